@@ -35,11 +35,7 @@ TASKS: Mapping[str, JudgeTask] = {
     "rate": RATE,
     "grade": GRADE,
 }
-OPTIONS: Sequence[Mapping[str, Any]] = (
-    {},
-    {"window": 100},
-    {"window": 60},
-)
+OPTIONS: Sequence[Mapping[str, Any]] = ({}, {"window": 100}, {"window": 60})
 RUNS = size(300, 3_000)
 
 

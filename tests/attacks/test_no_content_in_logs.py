@@ -46,12 +46,7 @@ FULL = Sample(
 
 def _judge(server: JudgeServer, **options: Any) -> OpenAIJudge:
     return OpenAIJudge(
-        "m",
-        base_url=server.url,
-        api_key=KEY,
-        headers={"X-Gateway": KEY},
-        retries=1,
-        **options,
+        "m", base_url=server.url, api_key=KEY, headers={"X-Gateway": KEY}, retries=1, **options
     )
 
 
@@ -135,10 +130,7 @@ def test_nothing_leaks_whatever_the_judge_does(kind: FaultKind | None, logged: l
     assert_no_leak([*logged, *told], spans)
 
 
-@pytest.mark.parametrize(
-    "config",
-    [{"judge_api_key": "wrong-key"}, {"judge": "openai:gone"}],
-)
+@pytest.mark.parametrize("config", [{"judge_api_key": "wrong-key"}, {"judge": "openai:gone"}])
 def test_nothing_leaks_of_refused_keys(config: dict[str, str], logged: list[str]) -> None:
     with JudgeServer(api_key=KEY, models=["m", "e"]) as server:
         told, spans = _run(_settings(server, **config), metrics=["ragas"])
@@ -165,11 +157,7 @@ def _redact(text: str) -> str:
 
 def test_keys_stand_in_no_file(tmp_path: Path, logged: list[str]) -> None:
     with JudgeServer() as server:
-        config = _settings(
-            server,
-            capture_content=True,
-            sinks=[f"jsonl:{tmp_path}/scores.jsonl"],
-        )
+        config = _settings(server, capture_content=True, sinks=[f"jsonl:{tmp_path}/scores.jsonl"])
         judge = _judge(server, memo=Memo(tmp_path / "memo"))
         told, spans = _run(config, metrics=["ragas"], judge=judge)
     written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]

@@ -94,11 +94,7 @@ def test_golden_reference_is_used_by_every_way_to_an_evaluation(
     ],
 )
 def test_golden_question_is_matched_before_and_redacted_with_the_sample(
-    question: str,
-    answer: str,
-    reference: str | None,
-    value: float | None,
-    golden: str,
+    question: str, answer: str, reference: str | None, value: float | None, golden: str
 ) -> None:
     memory = MemorySink()
     config = RagEvalConfig(references=golden)

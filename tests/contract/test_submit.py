@@ -153,10 +153,7 @@ def test_memory_of_explanations_is_bounded(traces: list[str], shared: bool, expl
     for number, key in enumerate(traces):
         name = f"sample {number}"
         one = Request(
-            key=key,
-            ids=(key, "run" if shared else f"run {number}", name),
-            build=None,
-            trace_id=key,
+            key=key, ids=(key, "run" if shared else f"run {number}", name), build=None, trace_id=key
         )
         books.accepted(one)
         evaluation = Evaluation(sample=Sample(question="q", sample_id=name), outcomes={})

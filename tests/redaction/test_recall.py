@@ -34,7 +34,7 @@ SURROUNDINGS: Final = (
     "“{}”", "«{}»", "{}!", "{}?", "#{}", "no:{}", "Yes.{} is it", "— {} —", "号码是{}，请保密。",
     "番号は{}です", "（{}）", "1) {}", "{}…", "@ {}", "-> {}", '<a v="{}"/>',
     "2024-05-17 08:30:12 INFO {} done", "x|{}", "v={};", "My secret is value: {}",
-    "Your token: https://app.example/{}",
+    "Your token: https://app.example/{}"
 )  # fmt: skip
 _ALNUM: Final = string.ascii_letters + string.digits
 
@@ -49,7 +49,7 @@ def _with_check_digit(number: str) -> str:
 
 _ISSUERS: Final = {
     "4": 16, "51": 16, "55": 16, "2221": 16, "34": 15, "37": 15, "6011": 16, "65": 16, "3530": 16,
-    "62": 16, "36": 14, "2200": 16,
+    "62": 16, "36": 14, "2200": 16
 }  # fmt: skip
 PLAIN_CARDS = st.sampled_from(sorted(_ISSUERS)).flatmap(
     lambda p: _of(string.digits, _ISSUERS[p] - len(p) - 1).map(lambda d: _with_check_digit(p + d))
@@ -69,10 +69,9 @@ def _account(country: str) -> st.SearchStrategy[str]:
     return parts.map(lambda bban: country + mod_97_10.calc_check_digits(bban + country) + bban)
 
 
-IBANS = st.tuples(
-    st.sampled_from(_COUNTRIES).flatmap(_account),
-    st.sampled_from(["", " "]),
-).map(lambda i: i[1].join(i[0][n : n + 4] for n in range(0, len(i[0]), 4)))
+IBANS = st.tuples(st.sampled_from(_COUNTRIES).flatmap(_account), st.sampled_from(["", " "])).map(
+    lambda i: i[1].join(i[0][n : n + 4] for n in range(0, len(i[0]), 4))
+)
 
 
 def _example(region: str, kind: int, form: int) -> str:
@@ -109,7 +108,7 @@ KEYS = st.one_of(
             ("xoxb-", string.digits + "-", 24), ("hf_", _ALNUM, 30), ("npm_", _ALNUM, 32),
             ("SG." + "a1" * 11 + ".", _ALNUM + "_-", 39), ("dop_v1_", "0123456789abcdef", 60),
             ("gsk_", _ALNUM, 48), ("hvs.", _ALNUM + "_-", 86), ("lin_api_", _ALNUM, 36),
-            ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.", _ALNUM + "_-", 39),
+            ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.", _ALNUM + "_-", 39)
         )
     )
 ).filter(lambda key: "--" not in key)  # fmt: skip

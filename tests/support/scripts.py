@@ -17,12 +17,7 @@ def environment(**variables: str) -> dict[str, str]:
 
 
 def run_script(
-    folder: Path,
-    code: str,
-    *,
-    prelude: str = "",
-    end: int = 0,
-    **variables: str,
+    folder: Path, code: str, *, prelude: str = "", end: int = 0, **variables: str
 ) -> str:
     script = folder / "script.py"
     script.write_text(prelude + textwrap.dedent(code), encoding="utf-8")

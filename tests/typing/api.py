@@ -21,11 +21,7 @@ from rag_eval_hooks.score import AnnotatorKind, Outcomes, result_id, score_id
 
 def construct(inner: SpanProcessor, embedder: api.Embedder, scorer: TokenScorer) -> api.RagEval:
     api.RagEval("ragas", "heuristic", 0.5, "jsonl:scores.jsonl", sample_timeout=5.0, queue_size=10)
-    api.RagEval(
-        embedder="none",
-        redact="all",
-        tail=[api.TailSettings(then=("ragas",))],
-    )
+    api.RagEval(embedder="none", redact="all", tail=[api.TailSettings(then=("ragas",))])
     api.RagEval(
         judge=api.Cascade(api.DecisionJudge("systemone:http://localhost", window=9), "ollama:m")
     )

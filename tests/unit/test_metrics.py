@@ -15,14 +15,7 @@ from hypothesis import strategies as st
 from rag_eval_hooks import AskedMetric, Metric, NotScored, Outcome, RagEval, Sample, Score
 from rag_eval_hooks.context import Context
 from rag_eval_hooks.evaluation import own_metrics
-from rag_eval_hooks.findings import (
-    ChunkRelevance,
-    ClaimVerdict,
-    Findings,
-    Stance,
-    Support,
-    Verdict,
-)
+from rag_eval_hooks.findings import ChunkRelevance, ClaimVerdict, Findings, Stance, Support, Verdict
 from rag_eval_hooks.metrics.citations import CITATION_SUPPORT
 from rag_eval_hooks.metrics.lexical import METRICS
 from rag_eval_hooks.metrics.retrieval import retrieval_metrics

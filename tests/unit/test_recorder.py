@@ -15,14 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_eval_hooks import RagEvalConfig, Status
-from rag_eval_hooks.capture import (
-    Assembler,
-    Interaction,
-    ManualInteraction,
-    Recorder,
-    Run,
-    RunKind,
-)
+from rag_eval_hooks.capture import Assembler, Interaction, ManualInteraction, Recorder, Run, RunKind
 from rag_eval_hooks.capture.documents import contexts_in, documents_in
 from rag_eval_hooks.capture.options import Unmatched
 from rag_eval_hooks.capture.snapshots import LATE_NODES, Copier, Snapshots

@@ -108,9 +108,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
     pytest.importorskip("opentelemetry.exporter.prometheus")
     port = free_port()
     app = application(
-        tmp_path_factory.mktemp("app"),
-        [str(port)],
-        f"http://127.0.0.1:{port}/metrics",
+        tmp_path_factory.mktemp("app"), [str(port)], f"http://127.0.0.1:{port}/metrics"
     )
     with app, scraping(tmp_path_factory.mktemp("prometheus"), f"127.0.0.1:{port}") as started:
         yield started

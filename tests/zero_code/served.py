@@ -26,13 +26,7 @@ HERE = Path(__file__).parent
 
 
 class Server:
-    def __init__(
-        self,
-        folder: Path,
-        command: Sequence[str],
-        port: int,
-        bin: Path = BIN,
-    ) -> None:
+    def __init__(self, folder: Path, command: Sequence[str], port: int, bin: Path = BIN) -> None:
         for file in HERE.glob("*.py"):
             shutil.copy(file, folder)
         self.url = f"http://127.0.0.1:{port}"
