@@ -19,14 +19,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from examples.demo.handbook import QUESTIONS
 from examples.demo.otlp_file import OtlpFileExporter, file_provider
-from examples.demo.viewer import (
-    SERVICE,
-    ViewerError,
-    jaeger_links,
-    phoenix_link,
-    running,
-    wait,
-)
+from examples.demo.viewer import SERVICE, ViewerError, jaeger_links, phoenix_link, running, wait
 from rag_eval_hooks import RagEval, setup_tracing
 from rag_eval_hooks.cli.main import main as command
 

@@ -237,11 +237,7 @@ def _stands_alone(call: SpanCall) -> bool:
 
 
 # Modules of evaluators, dataset generators and summary building.
-_TOOLS = (
-    f"{_CORE}evaluation.",
-    f"{_CORE}llama_dataset.",
-    f"{_CORE}indices.document_summary.base",
-)
+_TOOLS = (f"{_CORE}evaluation.", f"{_CORE}llama_dataset.", f"{_CORE}indices.document_summary.base")
 # A few stack frames suffice, because only a call without a captured parent is checked.
 _NEAR = 25
 # Part of the dataset generators' prompt template.

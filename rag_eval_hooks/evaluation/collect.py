@@ -32,12 +32,7 @@ from rag_eval_hooks.judges import (
     findings_by,
 )
 from rag_eval_hooks.judges.failures import absence_of, report_failure
-from rag_eval_hooks.judges.model_calls import (
-    OUT_OF_TIME,
-    call_context,
-    in_call_context,
-    is_in_time,
-)
+from rag_eval_hooks.judges.model_calls import OUT_OF_TIME, call_context, in_call_context, is_in_time
 from rag_eval_hooks.metrics import Metric
 from rag_eval_hooks.metrics.formulas import cosine
 from rag_eval_hooks.prompts.specs import ABOUT, SPECS, Unit, with_bases

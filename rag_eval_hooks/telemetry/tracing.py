@@ -19,10 +19,7 @@ _MARK = "made_by_rag_eval_hooks"
 
 
 def setup_tracing(
-    endpoint: str | None = None,
-    console: bool = False,
-    *,
-    service_name: str | None = None,
+    endpoint: str | None = None, console: bool = False, *, service_name: str | None = None
 ) -> TracerProvider:
     """Create OpenTelemetry providers with exporters, and make these providers global.
 
