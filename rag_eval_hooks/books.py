@@ -128,9 +128,8 @@ class Books(Observer):
         with self._lock:
             return tuple(one for one, ids in self._entries.values() if name in ids)[-_PER_ID:]
 
-    def wait(self, timeout: float | None) -> bool:
-        until = math.inf if timeout is None else time.monotonic() + timeout
-        last = self._numbered
+    def wait(self, timeout: float) -> bool:
+        until, last = time.monotonic() + timeout, self._numbered
         while True:
             with self._lock:
                 if next(iter(self._pending.values()), math.inf) > last:

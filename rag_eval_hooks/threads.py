@@ -183,7 +183,7 @@ class Loop:
         with contextlib.suppress(RuntimeError):
             self._sleep.release()
 
-    def ask(self, timeout: float | None) -> bool:
+    def ask(self, timeout: float) -> bool:
         """Run the next step now and wait for its end. Return False on timeout."""
         turn = threading.Lock()
         turn.acquire()
@@ -191,7 +191,7 @@ class Loop:
         self.wake()
         if self._is_over:
             self._answer(len(self._asking))
-        return turn.acquire(timeout=-1 if timeout is None else max(0.0, timeout))
+        return turn.acquire(timeout=max(0.0, timeout))
 
     def join(self, timeout: float) -> None:
         if self._is_started and not self.is_current and self._over.acquire(timeout=max(0, timeout)):

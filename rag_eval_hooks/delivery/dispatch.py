@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -35,7 +34,6 @@ AnySink: TypeAlias = Sink | PlatformSink | SinkFunction
 SinkSpec: TypeAlias = AnySink | str
 
 _CLOSE_TIMEOUT: Final = 1.5  # seconds, shared by all sinks
-_FLUSH_TIMEOUT: Final = 30.0  # seconds to export spans if `flush` receives no timeout
 _CHARS: Final = 500  # estimated characters of a feedback, or of an outcome without explanation
 
 
@@ -123,13 +121,12 @@ class Dispatch:
         for queue in self._queues.values():
             queue.check()
 
-    def flush(self, timeout: float | None) -> bool:
-        deadline = math.inf if timeout is None else time.monotonic() + timeout
+    def flush(self, timeout: float) -> bool:
+        deadline = time.monotonic() + timeout
         # Export spans first, because some platforms reject a score without its span.
         if any(isinstance(queue.sink, PlatformSink) for queue in self._queues.values()):
             provider = self._tracer_provider or trace.get_tracer_provider()
-            seconds = _FLUSH_TIMEOUT if timeout is None else timeout
-            if seconds and not flush_providers(seconds, [provider]):
+            if timeout and not flush_providers(timeout, [provider]):
                 self._incidents.report("span flush", TimeoutError())
         # Flush every sink, even if an earlier sink used up the timeout.
         flushed = [

@@ -13,17 +13,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from copy import copy
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from rag_eval_hooks.delivery import outbox_file
 from rag_eval_hooks.delivery.outbox_file import EVALUATE, FEEDBACK, LOST, Job, OutboxFile
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sqlite_file import FILE_ERRORS, is_busy, is_damage
 from rag_eval_hooks.threads import Loop
-
-T = TypeVar("T")
 
 PATIENCE_S: Final = 2.0  # seconds to wait for a write; then the sample counts as unstored
 _GATHER_S: Final = 0.01  # seconds in which changes join one transaction
@@ -44,7 +43,7 @@ class Outbox:
         self.is_stalled = path is None
         # Number of accepted samples that are only in memory.
         self.undurable = 0
-        self._incidents = incidents
+        self._incidents, self._report = incidents, partial(incidents.report, "spool")
         self._file = None if path is None else OutboxFile(path, max_bytes)
         self._consumers: dict[str, tuple[Callable[[], int], Callable[[Job], bool]]] = {}
         self._lock = threading.Lock()
@@ -104,9 +103,13 @@ class Outbox:
             return job.is_stored
 
     def counts(self) -> Mapping[str, int]:
-        return self._read(outbox_file.read_counts, {})
+        try:
+            return {} if self._file is None else outbox_file.read_counts(self._file.path)
+        except FILE_ERRORS as error:
+            self._report(error)
+            return {}
 
-    def drain(self, timeout: float | None) -> bool:
+    def drain(self, timeout: float) -> bool:
         """Write the changes of all jobs to disk. Return False on timeout."""
         if not self._loop.is_running:
             return not self._dirty
@@ -116,16 +119,6 @@ class Outbox:
         self._is_closing = True
         self._loop.wake()
         self._loop.join(timeout)
-
-    def _report(self, error: Exception) -> None:
-        self._incidents.report("spool", error)
-
-    def _read(self, read: Callable[[Path], T], default: T) -> T:
-        try:
-            return default if self._file is None else read(self._file.path)
-        except FILE_ERRORS as error:
-            self._report(error)
-            return default
 
     def _mark(self, job: Job) -> Future[bool]:
         # Callers hold the lock.

@@ -7,7 +7,7 @@ import itertools
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -36,7 +36,6 @@ _LONGEST_LOOK: Final = 5.0  # maximum seconds between two attempts if the span i
 _DOWN: Final = 5  # number of consecutive failures after which the sink counts as down
 _GRACE: Final = 0.1  # seconds in which a cancelled awaitable can finish
 _RECOVERED: Final = 64  # maximum number of results to claim from the spool at once
-_LONGEST_SLEEP: Final = 3600.0
 _POLL: Final = 0.05  # seconds between two checks for a hanging call
 _ALONE: Final = SendError("the sink rejected the batch, so the queue sends each result alone")
 
@@ -93,14 +92,14 @@ class SinkQueue:
         with self._lock:
             self._chars += chars
             if self._closing is not None:
-                self._leave(one, "closed")
+                self._end(one, "closed", leaves=True)
             elif self._chars > self._most_chars and (self._waiting or self._flying):
                 # The limit does not apply to a single result.
-                self._leave(one, _FULL)
+                self._end(one, _FULL, leaves=True)
             elif self._loop.start():
                 self._queue(one, now)
             else:
-                self._leave(one, "no thread")
+                self._end(one, "no thread", leaves=True)
 
     def capacity(self) -> int:
         with self._lock:
@@ -119,7 +118,9 @@ class SinkQueue:
                 if self._is_overdue:
                     self._note_slow()
             if self._is_down:
-                for one in self._take(lambda one: 0 < one.give_up_at <= now):
+                late = [one for *_, one in self._waiting if 0 < one.give_up_at <= now]
+                self._waiting = sorted(one for one in self._waiting if one[2] not in late)
+                for one in late:
                     self._give_up(one)
 
     def flush(self, timeout: float) -> bool:
@@ -130,9 +131,9 @@ class SinkQueue:
             left = [*self._flying, *(one for *_, one in self._waiting)]
         while True:
             with self._lock:
-                is_down, left = self._is_down, [one for one in left if not one.is_over]
+                left = [one for one in left if not one.is_over]
                 # A stored result can stay in the spool after one attempt, or if the sink is down.
-                if all(one.is_stored and (is_down or one.sends) for one in left):
+                if all(one.is_stored and (self._is_down or one.sends) for one in left):
                     return True
             if (seconds := until - time.monotonic()) <= 0:
                 return False
@@ -156,9 +157,11 @@ class SinkQueue:
             if self._loop.is_running and not self.sink.retries:
                 told = f"{self._origin}: close() did not return in time"
                 self._incidents.count(told, detail=self.sink.place)
-            for one in (*self._take(lambda _: True), *self._flying):
+            left = [*self._flying, *(one for *_, one in self._waiting)]
+            self._waiting.clear()
+            for one in left:
                 if not one.is_over:
-                    self._leave(one, "shutdown")
+                    self._end(one, "shutdown", leaves=True)
 
     # The methods below run on the sink's thread.
 
@@ -213,7 +216,7 @@ class SinkQueue:
             is_over = not self._waiting or now >= self._closing or is_safe
             return None if is_over else 0.0
         due = max(self._waiting[0][0], self._paused_until) if self._waiting else math.inf
-        return min(max(0.0, due - now), _LONGEST_SLEEP)
+        return min(max(0.0, due - now), threading.TIMEOUT_MAX)
 
     def _batch(self, now: float) -> list[_Delivery]:
         batch = [heapq.heappop(self._waiting)[2]]
@@ -254,7 +257,7 @@ class SinkQueue:
         else:
             self._note_failure(error, now)
             if self._closing is not None:
-                self._leave(one, self._reason)
+                self._end(one, self._reason, leaves=True)
             elif now >= one.give_up_at:
                 self._give_up(one)
             else:
@@ -272,10 +275,8 @@ class SinkQueue:
 
     def _await_span(self, one: _Delivery, now: float) -> None:
         one.is_alone = False
-        if one.is_last and self._closing is None:
-            self._end(one, self._reason)
-        elif one.is_last:
-            self._leave(one, self._reason)
+        if one.is_last:
+            self._end(one, self._reason, leaves=self._closing is not None)
         else:
             due = now + min(pause_after(one.sends), _LONGEST_LOOK)
             one.is_last = due >= one.queued_at + self._retry_for
@@ -290,23 +291,16 @@ class SinkQueue:
         heapq.heappush(self._waiting, (due, next(self._numbers), one))
         self._loop.wake()
 
-    def _take(self, is_taken: Callable[[_Delivery], bool]) -> list[_Delivery]:
-        taken = [one for *_, one in self._waiting if is_taken(one)]
-        self._waiting = sorted(entry for entry in self._waiting if not is_taken(entry[2]))
-        return taken
-
-    def _leave(self, one: _Delivery, reason: str) -> None:
-        is_left = one.job is not None and self._outbox.leave(one.job, self.sink.key)
-        self._end(one, reason, is_left=is_left)
-
     def _give_up(self, one: _Delivery) -> None:
         self._end(one, "kept too long" if one.is_stored else self._reason)
 
-    def _end(self, one: _Delivery, reason: str = "", *, is_left: bool = False) -> None:
-        one.is_over = True
+    def _end(self, one: _Delivery, reason: str = "", *, leaves: bool = False) -> None:
+        one.is_over, is_left = True, False
         self._chars -= one.chars
-        if one.job is not None and not is_left:
-            self._outbox.end(one.job, self.sink.key)
+        if one.job is not None:
+            is_left = leaves and self._outbox.leave(one.job, self.sink.key)
+            if not is_left:
+                self._outbox.end(one.job, self.sink.key)
         if reason and not is_left:
             self._incidents.count(f"{self._origin}: results are lost ({reason})")
         elif reason == _FULL:

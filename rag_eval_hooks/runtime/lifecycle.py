@@ -66,12 +66,12 @@ class ExitHook:
             shutdown(pipeline, self._left)
 
 
-def flush(pipeline: Pipeline, timeout: float | None) -> bool:
+def flush(pipeline: Pipeline, timeout: float) -> bool:
     pipeline.ready()
-    deadline = None if timeout is None else time.monotonic() + timeout
+    deadline = time.monotonic() + timeout
 
-    def left() -> float | None:
-        return None if deadline is None else max(0.0, deadline - time.monotonic())
+    def left() -> float:
+        return max(0.0, deadline - time.monotonic())
 
     outbox, parts = pipeline.outbox, pipeline.parts
     written = pipeline.tick(left())

@@ -286,7 +286,7 @@ class Pipeline:
         self.intake.tick()
         return None if self._is_stopped else _TICK_S
 
-    def tick(self, timeout: float | None) -> bool:
+    def tick(self, timeout: float) -> bool:
         if self._clock.is_running and not self._clock.is_current:
             return self._clock.ask(timeout)
         try:
