@@ -26,7 +26,6 @@ from rag_eval_hooks.runtime.feedback_desk import FeedbackDesk
 from rag_eval_hooks.runtime.intake import Intake
 from rag_eval_hooks.runtime.lifecycle import ExitHook
 from rag_eval_hooks.runtime.process import accept, end, evaluate_inline, process, recover
-from rag_eval_hooks.runtime.self_metrics import observe
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.semconv import EvalStatus
@@ -62,7 +61,7 @@ class Pipeline:
             self.intake.leaves_out = leaves_out
         self._inherited: list[object] = []
         self._building = threading.Lock()
-        parts.telemetry.watch(lambda meter: observe(meter, self))
+        parts.telemetry.watch(self)
         at_fork(before=self._before_fork, in_child=self._after_fork)
         # Create the sinks now, so that a wrong setting raises at start-up.
         self.ready()

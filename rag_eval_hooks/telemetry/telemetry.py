@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
 from opentelemetry._logs import LoggerProvider
-from opentelemetry.metrics import Meter, MeterProvider
+from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import Span, SpanContext, TracerProvider
 
 from rag_eval_hooks import semconv
@@ -25,7 +25,7 @@ from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample, Status
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.semconv import EvalStatus
-from rag_eval_hooks.telemetry.evaluation_metrics import MetricRecorder
+from rag_eval_hooks.telemetry.otel_metrics import MetricRecorder
 from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes, Thresholds
 from rag_eval_hooks.telemetry.signals import EvaluationSpans, EventEmitter, recorded_span
 from rag_eval_hooks.telemetry.tracing import global_providers
@@ -131,8 +131,8 @@ class Telemetry(Observer):
         self._told = ScoreAttributes(thresholds, content=config.capture_event_content)
         self.calls = MetricRecorder(meter, judge=judge, incidents=incidents)
 
-    def watch(self, observe: Callable[[Meter], None]) -> None:
-        self._try("metrics", observe, self.calls.meter)
+    def watch(self, pipeline: object) -> None:
+        self._try("metrics", self.calls.watch, pipeline)
 
     def used(self, sample: Sample, outcomes: Outcomes) -> None:
         self._try("metrics", self.calls.used, sample, outcomes)

@@ -1,11 +1,12 @@
-"""OpenTelemetry metrics of evaluations, and of calls to judge and embedder."""
+"""OpenTelemetry metrics of evaluations, of calls to judge and embedder, and of the pipeline."""
 
 from __future__ import annotations
 
 import weakref
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 from opentelemetry import metrics
 from opentelemetry.context import Context
@@ -22,6 +23,8 @@ from rag_eval_hooks.score import Outcomes, Score
 from rag_eval_hooks.telemetry.signals import context_of
 from rag_eval_hooks.text.folding import toml_of
 
+# Any, because mypy does not infer the attributes of `Pipeline` here.
+_Read: TypeAlias = Callable[[Any], Iterable[tuple[int, Mapping[str, str]]]]
 _MAX_VALUES: Final = 50
 _INSTRUMENTS: Final = toml_of("instruments.toml", __package__)
 
@@ -48,7 +51,7 @@ class MetricRecorder:
         self._limit = ValueLimit()
         # Updates replace the whole tuple, so that threads can read the gates without a lock.
         self._gates: tuple[tuple[Caller, weakref.ref[Gate]], ...] = ()
-        self.meter = meter = metrics.get_meter(
+        self._meter = meter = metrics.get_meter(
             semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
         )
         self._histograms = {
@@ -61,6 +64,26 @@ class MetricRecorder:
         }
         for name, row in _INSTRUMENTS["levels"].items():
             meter.create_observable_up_down_counter(name, [self._breakers], **row)
+
+    def watch(self, pipeline: Any) -> None:
+        counters = self._meter.create_observable_counter
+        levels = self._meter.create_observable_up_down_counter
+        reference = weakref.ref(pipeline)
+        for section, create in (("pipeline_counters", counters), ("pipeline_levels", levels)):
+            for name, row in _INSTRUMENTS[section].items():
+                create(name, [partial(self._observe, reference, _READ[name])], **row)
+
+    def _observe(
+        self, reference: Callable[[], Any], read: _Read, _: CallbackOptions
+    ) -> Sequence[Observation]:
+        if (pipeline := reference()) is None:
+            return ()
+        try:
+            pipeline.ready()
+            return [Observation(n, self._limit.apply(about)) for n, about in read(pipeline)]
+        except Exception as error:  # noqa: BLE001 - an exception would break the user's reader
+            self._incidents.report("telemetry metrics", error)
+            return ()
 
     def forked(self) -> None:
         self._gates = ()
@@ -142,3 +165,27 @@ class MetricRecorder:
             for caller in {caller for caller, _ in counts}
             for state in BreakerState
         ]
+
+
+def _samples(pipeline: Any) -> Iterable[tuple[int, Mapping[str, str]]]:
+    stats = pipeline.snapshot()
+    for outcome in ("scored", "sampled_out", "shipped"):
+        if outcome != "shipped" or stats.shipped:
+            yield getattr(stats, outcome), {semconv.EVAL_OUTCOME: outcome}
+    for outcome, reasons in (("dropped", stats.dropped), ("failed", stats.failed)):
+        for reason, count in reasons.items():
+            yield count, {semconv.EVAL_OUTCOME: outcome, semconv.EVAL_REASON: reason}
+
+
+def _decisions(pipeline: Any) -> Iterable[tuple[int, Mapping[str, str]]]:
+    for reason, count in pipeline.snapshot().decisions.items():
+        yield count, {semconv.EVAL_REASON: reason}
+
+
+_READ: Final[Mapping[str, _Read]] = {
+    "rag.eval.samples": _samples,
+    "rag.eval.decisions": _decisions,
+    "rag.eval.queue.size": lambda one: [(len(one.worker), {})],
+    "rag.eval.queue.capacity": lambda one: [(one.parts.config.queue_size, {})],
+    "rag.eval.held.size": lambda one: [(len(one.holder), {})],
+}
