@@ -16,7 +16,7 @@ from rag_eval_hooks.results.diagnose import select
 from rag_eval_hooks.results.estimate import LEAST_LABELS
 from rag_eval_hooks.results.gates import failed_conditions, regressed
 from rag_eval_hooks.results.read import read_labels
-from rag_eval_hooks.results.report import ResultReport, as_json, comparison_as_json, make_report
+from rag_eval_hooks.results.report import ResultReport, as_json, comparison_as_json
 from rag_eval_hooks.results.summary import check_key
 
 _SUFFIXES: Final = {".html": "html", ".htm": "html", ".md": "md", ".json": "json"}
@@ -51,7 +51,7 @@ def _report(arguments: argparse.Namespace) -> ResultReport:
         names = {name for row in known for name in row.outcomes}
         raise ConfigError.unknown("--metric", ", ".join(chosen), names)
     labels = None if arguments.labels is None else read_labels(arguments.labels)
-    report = make_report(rows, by=arguments.by, labels=labels, skipped=results.skipped)
+    report = ResultReport(rows, by=arguments.by, labels=labels, skipped=results.skipped)
     if labels is not None and not report.labelled:
         raise UsageError(
             f"{arguments.labels} has {len(labels)} labels, but no metric has labels for at least "

@@ -4,17 +4,17 @@ from rag_eval_hooks.results.compare import compare
 from rag_eval_hooks.results.diagnose import diagnose, select, worst
 from rag_eval_hooks.results.gates import AlertSink, FailCondition, failed_conditions, regressed
 from rag_eval_hooks.results.read import read, read_labels, to_frame
-from rag_eval_hooks.results.report import as_json, make_report
+from rag_eval_hooks.results.report import ResultReport, as_json
 from rag_eval_hooks.results.summary import summarise
 
 __all__ = [
     "AlertSink",
     "FailCondition",
+    "ResultReport",
     "as_json",
     "compare",
     "diagnose",
     "failed_conditions",
-    "make_report",
     "read",
     "read_labels",
     "regressed",

@@ -1,11 +1,11 @@
-"""Builds the report that every output format renders."""
+"""Collects the figures of a report, and converts the figures to plain types."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import datetime
 from typing import Any, Final
 
@@ -13,10 +13,9 @@ from rag_eval_hooks.calls import Usage
 from rag_eval_hooks.datasets.data_rows import ROW_KEY
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.compare import Comparison
-from rag_eval_hooks.results.diagnose import Diagnosis, diagnose, worst
+from rag_eval_hooks.results.diagnose import diagnose, worst
 from rag_eval_hooks.results.read import Results
 from rag_eval_hooks.results.summary import (
-    LabelledMean,
     Labels,
     MetricSummary,
     ResultGroup,
@@ -34,36 +33,8 @@ _MOST_PERIODS: Final = 40
 _WORST: Final = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ResultReport:
-    whole: ResultGroup
-    groups: Mapping[str, Mapping[str | None, ResultGroup]]  # by grouping key
-    periods: Sequence[ResultGroup]  # by equal time steps; empty if there is only one step
-    diagnoses: Sequence[Diagnosis]  # the most frequent rule is first
-    worst: Sequence[Evaluation]  # rows with a score or a risk; the worst row is first
-    times: tuple[datetime, datetime] | None  # of the first and the last request
-    judges: Mapping[str, int]  # samples by judge and versions
-    skipped: Mapping[str, int]  # skipped lines, by reason
-    labelled: Sequence[LabelledMean] = ()  # means that are estimated from labels of some samples
-
-    @property
-    def metrics(self) -> Sequence[MetricSummary]:
-        return tuple(self.whole.metrics.values())
-
-    @property
-    def total(self) -> Usage:
-        return sum((one.usage for one in self.metrics), start=Usage())
-
-
-def make_report(
-    rows: Iterable[Evaluation],
-    *,
-    by: Sequence[str] = (),
-    cuts: Mapping[str, tuple[float, float]] | None = None,
-    labels: Labels | None = None,
-    skipped: Mapping[str, int] | None = None,
-) -> ResultReport:
-    """Build a report from results.
+    """The figures of a report, which every output format renders.
 
     Args:
         rows: The results.
@@ -73,21 +44,31 @@ def make_report(
         labels: Labels of a random part of the samples, from `read_labels`.
         skipped: Number of skipped lines by reason. The default is `rows.skipped`.
     """
-    known = checked_rows(rows)
-    for key in by:
-        check_key(known, key)
-    times = [row.time for row in known if row.time is not None]
-    return ResultReport(
-        whole=summarise(known)[None],
-        groups={key: summarise(known, key) for key in by or _keys(known)},
-        periods=_periods(known, times),
-        diagnoses=diagnose(known, cuts=cuts),
-        worst=worst(known),
-        times=(min(times), max(times)) if times else None,
-        judges=_judges(known),
-        labelled=labelled_means(known, labels or {}),
-        skipped=dict(skipped or (rows.skipped if isinstance(rows, Results) else {})),
-    )
+
+    def __init__(
+        self,
+        rows: Iterable[Evaluation],
+        *,
+        by: Sequence[str] = (),
+        cuts: Mapping[str, tuple[float, float]] | None = None,
+        labels: Labels | None = None,
+        skipped: Mapping[str, int] | None = None,
+    ) -> None:
+        known = checked_rows(rows)
+        for key in by:
+            check_key(known, key)
+        times = [row.time for row in known if row.time is not None]
+        self.whole = summarise(known)[None]
+        self.metrics = tuple(self.whole.metrics.values())
+        self.total = sum((one.usage for one in self.metrics), start=Usage())
+        self.groups = {key: summarise(known, key) for key in by or _keys(known)}
+        self.periods = _periods(known, times)  # by equal time steps; empty for only one step
+        self.diagnoses = diagnose(known, cuts=cuts)
+        self.worst = worst(known)
+        self.times = (min(times), max(times)) if times else None
+        self.judges = _judges(known)  # samples by judge and versions
+        self.labelled = labelled_means(known, labels or {})
+        self.skipped = dict(skipped or (rows.skipped if isinstance(rows, Results) else {}))
 
 
 def _keys(rows: Sequence[Evaluation]) -> Iterator[str]:

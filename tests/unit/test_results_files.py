@@ -22,7 +22,7 @@ import pytest
 from rag_eval_hooks import NotScored, Outcome, Sample, Score
 from rag_eval_hooks.calls import Usage
 from rag_eval_hooks.result import Evaluation
-from rag_eval_hooks.results import make_report, read, to_frame
+from rag_eval_hooks.results import ResultReport, read, to_frame
 from rag_eval_hooks.results.render import as_html, as_markdown, as_text
 from rag_eval_hooks.results.report import as_json
 from rag_eval_hooks.sample import Context
@@ -305,7 +305,7 @@ def test_report_of_a_known_file_is_the_golden_one(tmp_path: Path) -> None:
         )
         for at, (method, label, n) in enumerate(labels)
     ]
-    report = make_report(read(write_results(tmp_path / "r.jsonl", made)))
+    report = ResultReport(read(write_results(tmp_path / "r.jsonl", made)))
     shown, golden = as_markdown(report), GOLDEN / "report.md"
     if not golden.exists():
         golden.write_text(shown, "utf-8")
@@ -320,7 +320,7 @@ def test_report_of_a_known_file_is_the_golden_one(tmp_path: Path) -> None:
 
 def test_page_can_be_written_whatever_an_explanation_has() -> None:
     scored = UNIT.score(0.5, explanation={"claims": [{"claim": "c", "verdict": ["\udcff"]}]})
-    page = as_html(make_report([evaluation(Sample(question="\ud800"), {FAITHFUL: scored})]))
+    page = as_html(ResultReport([evaluation(Sample(question="\ud800"), {FAITHFUL: scored})]))
     assert page.encode()
 
 

@@ -66,14 +66,14 @@ def row_of(number: int, metrics: int, chance: random.Random) -> Evaluation:
 
 def report(folder: Path, samples: int, metrics: int) -> str:
     from rag_eval_hooks.results.render import as_html
-    from rag_eval_hooks.results.report import make_report
+    from rag_eval_hooks.results.report import ResultReport
 
     chance = random.Random(SEED)
     made = (row_of(number, metrics, chance) for number in range(samples))
     rows = list(read(write_results(folder / "r.jsonl", made)))
     labels = {(row.sample.sample_id, "ragas.faithfulness"): 1.0 for row in rows[:9]}
     out = folder / "report.html"
-    out.write_text(as_html(make_report(rows, labels=labels)), encoding="utf-8", errors="replace")
+    out.write_text(as_html(ResultReport(rows, labels=labels)), encoding="utf-8", errors="replace")
     return out.as_uri()
 
 
