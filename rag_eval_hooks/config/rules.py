@@ -44,7 +44,7 @@ def _url(value: str) -> str:
 
 
 ONE_OR_MORE = BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
-URL = AfterValidator(_url)
+Url: TypeAlias = Annotated[str, AfterValidator(_url)] | None
 
 Count: TypeAlias = Annotated[int, BeforeValidator(_no_bool), Field(ge=1)]
 Number: TypeAlias = Annotated[float, BeforeValidator(_no_bool), Field(allow_inf_nan=False)]

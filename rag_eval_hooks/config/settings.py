@@ -15,7 +15,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, Va
 
 from rag_eval_hooks.config.rules import (
     ONE_OR_MORE,
-    URL,
     Budgets,
     Count,
     Names,
@@ -27,6 +26,7 @@ from rag_eval_hooks.config.rules import (
     Seconds,
     Secret,
     TailSettings,
+    Url,
     setting,
 )
 from rag_eval_hooks.config.sources import (
@@ -122,7 +122,7 @@ class RagEvalConfig(BaseModel):
         "`azure:<deployment>` and `ollama:<model>`: an LLM. `openai-decisions:<model>` and "
         "`systemone:<model or url>`: a [decision model](decision-models.md).",
     )
-    judge_base_url: Annotated[str, URL] | None = setting(None, "Base URL of the judge's endpoint.")
+    judge_base_url: Url = setting(None, "Base URL of the judge's endpoint.")
     judge_api_key: Secret = setting(None, "API key of the judge's endpoint. Never printed.")
     judge_headers: dict[str, SecretStr] = setting({}, "HTTP headers of judge calls. Never printed.")
     judge_timeout: Seconds = setting(30.0, "Timeout of one judge call, in seconds.")

@@ -9,7 +9,7 @@ import os
 import re
 import tomllib
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from typing_extensions import is_typeddict
 
-from rag_eval_hooks.config.rules import URL
+from rag_eval_hooks.config.rules import Budgets, RuleSettings, TailSettings
 from rag_eval_hooks.errors import ConfigError, nearest
 
 Origins: TypeAlias = dict[str, str]
@@ -32,6 +32,11 @@ _OF_KUBERNETES: Final = re.compile(r"_SERVICE_(HOST|PORT)(_\w+)?$|_PORT(_\d+_[A-
 # Tracers use a `sitecustomize` on PYTHONPATH to instrument every process.
 _NOT_PASSED: Final = ("OTEL_", PREFIX, "PYTHONPATH", "PYTHONSTARTUP", "PYTHONINSPECT")
 _THREADED: Final = ("OMP", "MKL", "OPENBLAS", "VECLIB", "NUMEXPR", "RAYON")
+_KEYS: Final[Mapping[str, Iterable[str]]] = {
+    "rules": RuleSettings.model_fields,
+    "tail": TailSettings.model_fields,
+    "budget": Budgets.__annotations__,
+}
 _ENDPOINT_VARIABLES: Final = {
     "openai": ("OPENAI_BASE_URL", "OPENAI_API_KEY"),
     "azure": ("AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_API_KEY"),
@@ -88,7 +93,7 @@ def from_text(field: FieldInfo, text: str) -> object:
         pairs = [part.partition("=") for part in parts]
         if all(name.strip() and equals for name, equals, _ in pairs):
             return {name.strip(): value.strip() for name, _, value in pairs}
-    elif _tables_in(field):
+    elif field.annotation in (tuple[RuleSettings, ...], tuple[TailSettings, ...]):
         with contextlib.suppress(ValueError):
             return json.loads(text)
     elif typing.get_origin(field.annotation) is tuple:
@@ -130,23 +135,23 @@ def config_error(
     # A misspelled key also causes an error about a missing key, so report the misspelled key.
     errors = error.errors(include_url=False)
     first = min(errors, key=lambda one: one["type"] != "extra_forbidden")
-    name, *inner = first["loc"]
-    source = origins[str(name)]
+    name, inner = str(first["loc"][0]), first["loc"][1:]
+    source = origins[name]
     if name not in settings.model_fields:
-        return unknown_setting(str(name), settings.model_fields, source=source)
-    field, value, path = settings.model_fields[name], values[str(name)], str(name)
-    if inner and (tables := _tables_in(field)):
+        return unknown_setting(name, settings.model_fields, source=source)
+    field, value, path = settings.model_fields[name], values[name], name
+    if inner and name in _KEYS:
         *table, key = [f"[{one}]" if isinstance(one, int) else f".{one}" for one in inner[:2]]
-        path, value = "".join([path, *table, key]), first["input"]
+        path, value = "".join([name, *table, key]), first["input"]
         if first["type"] == "extra_forbidden":
-            known = ["".join([str(name), *table, f".{key}"]) for key in tables[0].__annotations__]
+            known = ["".join([name, *table, f".{key}"]) for key in _KEYS[name]]
             return unknown_setting(path, known, source=source)
     where = first["loc"][: 3 if path != name else 1]
     alternatives = [_expected(one) for one in errors if one["loc"][: len(where)] == where]
     expected = " or ".join(dict.fromkeys(alternatives))
     if isinstance(value, str) and _is_mapping(field):
         expected += ". In a string, separate name=value pairs with commas"
-    shown = "**********" if _is_secret(field, value) else value
+    shown = "**********" if _is_secret(name, field, value) else value
     return ConfigError(path, shown, expected, source=source)
 
 
@@ -160,25 +165,10 @@ def _is_mapping(field: FieldInfo) -> bool:
     return typing.get_origin(field.annotation) is dict or is_typeddict(field.annotation)
 
 
-def _is_secret(field: FieldInfo, value: object) -> bool:
+def _is_secret(name: str, field: FieldInfo, value: object) -> bool:
     # A URL with a user, query or fragment may contain a secret.
-    types = [*_types_in(field.annotation)]
     is_plain = isinstance(value, str) and not set("@?;=&#").intersection(value)
-    return SecretStr in types or (URL in types and not is_plain)
-
-
-def _tables_in(field: FieldInfo) -> list[Any]:
-    return [
-        kind
-        for kind in _types_in(field.annotation)
-        if is_typeddict(kind) or (isinstance(kind, type) and issubclass(kind, BaseModel))
-    ]
-
-
-def _types_in(annotation: Any) -> Iterator[Any]:
-    yield annotation
-    for part in typing.get_args(annotation):
-        yield from _types_in(part)
+    return SecretStr.__name__ in repr(field.annotation) or (name.endswith("_url") and not is_plain)
 
 
 def _read(path: Path) -> dict[str, Any]:
