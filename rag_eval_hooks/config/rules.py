@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -56,10 +56,6 @@ Path: TypeAlias = Annotated[
 ]
 Pattern: TypeAlias = Annotated[str, AfterValidator(_pattern)]
 Secret: TypeAlias = SecretStr | None
-
-
-def setting(default: Any, description: str) -> Any:
-    return Field(default, description=description)
 
 
 _Limit: TypeAlias = Annotated[Number, Field(ge=0)]

@@ -27,7 +27,6 @@ from rag_eval_hooks.config.rules import (
     Secret,
     TailSettings,
     Url,
-    setting,
 )
 from rag_eval_hooks.config.sources import (
     config_error,
@@ -98,6 +97,8 @@ class ArgumentKeywords(SettingKeywords, total=False):
 class RagEvalConfig(BaseModel):
     """All settings, read from arguments, `RAG_EVAL_<NAME>` variables and a TOML file.
 
+    docs/configuration.md explains each setting.
+
     Args:
         config_file: Path of the TOML file. The default is the variable `RAG_EVAL_CONFIG_FILE`.
             If both are unset, no file is read.
@@ -109,135 +110,42 @@ class RagEvalConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
-    metrics: Names = setting(
-        (),
-        "Suites (`ragas`), metrics (`ragas.faithfulness`) or `all`. A leading `-` excludes a name. "
-        "The default is every `ragas` metric whose inputs the sample has, except "
-        "`ragas.context_precision_without_reference`.",
-    )
-    judge: Annotated[str, AfterValidator(JUDGES.check)] = setting(
-        "heuristic",
-        "Model that judges answers. `heuristic`: rules and a small trained model, without network "
-        "access. `nli:<model>`: rules and an entailment model on this machine. `openai:<model>`, "
-        "`azure:<deployment>` and `ollama:<model>`: an LLM. `openai-decisions:<model>` and "
-        "`systemone:<model or url>`: a [decision model](decision-models.md).",
-    )
-    judge_base_url: Url = setting(None, "Base URL of the judge's endpoint.")
-    judge_api_key: Secret = setting(None, "API key of the judge's endpoint. Never printed.")
-    judge_headers: dict[str, SecretStr] = setting({}, "HTTP headers of judge calls. Never printed.")
-    judge_timeout: Seconds = setting(30.0, "Timeout of one judge call, in seconds.")
-    judge_concurrency: Count = setting(
-        16, "Maximum number of samples in evaluation, and maximum number of judge calls in flight."
-    )
-    judge_window: Count | None = setting(
-        None,
-        "Maximum tokens of contexts in one judge call. Longer contexts are divided among several "
-        "calls. Default: 60,000 for an LLM, 20,000 for a decision model, 2,000 for `ollama`.",
-    )
-    judge_prices: Path = setting(
-        None, "TOML file with token prices, which override built-in prices."
-    )
-    embedder: Annotated[str, AfterValidator(EMBEDDERS.check)] = setting(
-        "auto",
-        "Model for embeddings: `openai:<model>`, `azure:<deployment>`, `ollama:<model>`, "
-        "`sentence-transformers[:<name or path>]` (default: all-MiniLM-L6-v2), `none` or `auto`. "
-        "With `openai` and `openai-decisions` judges, `auto` means `text-embedding-3-small` at the "
-        "judge's endpoint. With other judges, `auto` sets no embedder.",
-    )
-    thresholds: dict[str, Number] = setting(
-        {},
-        "Threshold that a metric's score must meet, on the metric's own scale, such as "
-        "`ragas.faithfulness=0.8`.",
-    )
-    references: Path = setting(
-        None, "JSONL or CSV file with golden questions. See [feedback](feedback.md)."
-    )
-    question_checks: Path = setting(None, "TOML file with one table of checks per `question_id`.")
-    sample_rate: Rate = setting(1.0, "Fraction of requests to evaluate.")
-    metric_rates: dict[str, Rate] = setting(
-        {},
-        "Sample rates of suites or metrics. These rates override `sample_rate`.",
-    )
-    rules: tuple[RuleSettings, ...] = setting(
-        (),
-        "Sampling rules. A rule has conditions on a request and a sample rate. The first matching "
-        "rule applies. In an environment variable, write the rules as JSON.",
-    )
-    tail: tuple[TailSettings, ...] = setting(
-        (),
-        "Tail rules: metrics to evaluate after bad feedback or a low heuristic score.",
-    )
-    rate_limit: RateLimits = setting(
-        {},
-        "Maximum number of samples per `second`, per `minute` or both, in this process.",
-    )
-    budget: Budgets = setting(
-        {},
-        "Limits on calls, tokens and cost of judge and embedder, per UTC hour or day, such as "
-        "`cost_per_day=5`. Calls above `calls_per_second` wait. Processes share a budget if their "
-        "`budget` settings have the same `path`.",
-    )
-    sample_timeout: Seconds = setting(120.0, "Total time for one sample's judge calls, in seconds.")
-    queue_size: Count = setting(1000, "Maximum queued samples. Further samples are dropped.")
-    exit_timeout: Seconds = setting(5.0, "Longest wait for queued samples at exit, in seconds.")
-    max_text_chars: Count = setting(
-        20_000, "Maximum characters of each context, question and answer. Longer text is cut."
-    )
-    hold_timeout: Annotated[Number, Field(ge=0)] = setting(
-        10.0,
-        "Maximum time to hold a RAG span for its scores, in seconds. 0 disables holding.",
-    )
-    spans: Literal["auto", "all", "sampled", "root", "none"] = setting(
-        "auto",
-        "Spans to write for each request. `auto`: all spans, or fewer if [another "
-        "instrumentor](telemetry.md#other-instrumentors) is active. `all`: all spans. `sampled`: "
-        "like `auto`, but no span for a request that is sampled out at its start. `root`: only the "
-        "RAG span. `none`: no span.",
-    )
-    evaluation_span: Literal["late", "child", "trace", "off"] = setting(
-        "late",
-        "When to write a separate span with all results. `late`: if scores arrive after the RAG "
-        "span has ended. `child`: always, below the RAG span. `trace`: always, in a separate "
-        "trace. `off`: never.",
-    )
-    trace_judge: bool = setting(False, "Write spans of judge calls below the evaluation span.")
-    capture_content: bool = setting(
-        False, "Put questions, messages, documents, tool calls and answers on spans."
-    )
-    capture_event_content: bool = setting(False, "Quote the application's texts in log events.")
-    run_on: Literal["thread", "celery"] = setting(
-        "thread", "Where to evaluate: in a background `thread`, or by Celery [workers](fleet.md)."
-    )
-    broker: Secret = setting(
-        None,
-        "URL of the workers' broker, such as `redis://host:port/db`. With RabbitMQ, add a comma "
-        "and the Redis URL that receives the results. Never printed.",
-    )
-    sinks: Names = setting(
-        (),
-        "Destinations of scores in addition to the span: `console`, `jsonl:<path>`, "
-        "`phoenix:<url>`, `mlflow:<url>` or `langfuse:<url>`.",
-    )
-    sink_keys: dict[str, SecretStr] = setting(
-        {},
-        "API keys of platforms: `phoenix=<key>`, `mlflow=<token>` or "
-        "`langfuse=<public key>:<secret key>`. Never printed.",
-    )
-    spool: Path = setting(
-        None,
-        "Folder that stores samples and scores until delivery. Processes on one machine may share "
-        "the folder. See [durability](durability.md).",
-    )
-    redact: Annotated[tuple[_Redaction, ...], ONE_OR_MORE] = setting(
-        (),
-        "Kinds of text to remove before any text leaves the process: `email`, `phone`, `card`, "
-        "`iban`, `key`, `ip`, `presidio`, or `all` (all kinds but `ip` and `presidio`). See "
-        "[privacy](privacy.md).",
-    )
-    redact_regions: Annotated[tuple[_Region, ...], ONE_OR_MORE] = setting(
-        (),
-        "Countries such as `DE`, whose phone numbers `redact` removes even without a country code.",
-    )
+    metrics: Names = ()
+    judge: Annotated[str, AfterValidator(JUDGES.check)] = "heuristic"
+    judge_base_url: Url = None
+    judge_api_key: Secret = None
+    judge_headers: dict[str, SecretStr] = {}
+    judge_timeout: Seconds = 30.0
+    judge_concurrency: Count = 16
+    judge_window: Count | None = None
+    judge_prices: Path = None
+    embedder: Annotated[str, AfterValidator(EMBEDDERS.check)] = "auto"
+    thresholds: dict[str, Number] = {}
+    references: Path = None
+    question_checks: Path = None
+    sample_rate: Rate = 1.0
+    metric_rates: dict[str, Rate] = {}
+    rules: tuple[RuleSettings, ...] = ()
+    tail: tuple[TailSettings, ...] = ()
+    rate_limit: RateLimits = {}
+    budget: Budgets = {}
+    sample_timeout: Seconds = 120.0
+    queue_size: Count = 1000
+    exit_timeout: Seconds = 5.0
+    max_text_chars: Count = 20_000
+    hold_timeout: Annotated[Number, Field(ge=0)] = 10.0
+    spans: Literal["auto", "all", "sampled", "root", "none"] = "auto"
+    evaluation_span: Literal["late", "child", "trace", "off"] = "late"
+    trace_judge: bool = False
+    capture_content: bool = False
+    capture_event_content: bool = False
+    run_on: Literal["thread", "celery"] = "thread"
+    broker: Secret = None
+    sinks: Names = ()
+    sink_keys: dict[str, SecretStr] = {}
+    spool: Path = None
+    redact: Annotated[tuple[_Redaction, ...], ONE_OR_MORE] = ()
+    redact_regions: Annotated[tuple[_Region, ...], ONE_OR_MORE] = ()
 
     def __init__(self, **values: Unpack[ArgumentKeywords]) -> None:
         explicit: dict[str, Any] = {**values}
