@@ -127,6 +127,8 @@ def _literal(node: ast.expr) -> Any:
         given = {one.arg: one.value for one in node.keywords}
         ast.literal_eval(given["page_content"])  # raises for a name in place of a text
         return Context.of({name: _literal(value) for name, value in given.items()})
+    if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords:
+        return _literal(node.args[0])  # a number of NumPy, or an id
     try:
         return ast.literal_eval(node)
     except ValueError:
