@@ -35,10 +35,10 @@ class RagEvalInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     RAG_EVAL_SAMPLE_RATE=0.1 opentelemetry-instrument python app.py
     ```
 
-    The span processors that exist at start-up hold RAG spans until scores arrive. Pending
-    evaluations finish when Chainlit shuts down. They also finish at SIGTERM if the application does
-    not handle SIGTERM. The class is a singleton. Its attribute `evals` is the evaluator, or None if
-    capture is off.
+    The span processors that exist at start-up hold RAG spans until scores arrive. In a Chainlit
+    application, the shutdown waits for pending evaluations. At SIGTERM, the process also waits for
+    them if the application does not handle SIGTERM. The class is a singleton. Its attribute `evals`
+    is the evaluator, or None if capture is off.
     """
 
     evals: RagEval | None = None

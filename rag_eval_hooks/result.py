@@ -27,7 +27,7 @@ class Evaluation:
         start: Start of the evaluation in nanoseconds since the epoch, or 0 if unknown.
         end: End of the evaluation in nanoseconds since the epoch, or 0 if unknown.
         reason: Sampling reason of the sample, as in `Score.reason`.
-        verdicts: Whether each metric with a threshold passed, by metric id.
+        verdicts: For each metric that has a threshold, whether the score passed. By metric id.
         passed: Whether the sample passed all thresholds, or None if unknown.
         log: Judge calls of the evaluation. Empty unless `trace_judge` is on.
     """

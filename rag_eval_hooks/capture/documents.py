@@ -56,7 +56,7 @@ def documents_in(
 ) -> Lists:
     """Return the lists of documents that are in `value` but not in `given`.
 
-    Under a key in `keys`, texts, mappings and an empty list also count as documents.
+    If a key is in `keys`, its value may also be texts, mappings or an empty list.
     """
     return list(_ListSearch(keys, artifacts).lists_in(value, given, _LIST_LEVELS))
 

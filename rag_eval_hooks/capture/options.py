@@ -142,7 +142,7 @@ def _are_names(value: Any) -> bool:
 
 
 class Unmatched:
-    """Reports handlers that no run reached, and options that name no run or tool."""
+    """Reports handlers that no run reached, and options whose names match no run or tool."""
 
     def __init__(self, incidents: Incidents) -> None:
         self._incidents = incidents

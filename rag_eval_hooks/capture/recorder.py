@@ -107,7 +107,7 @@ class Recorder(RunTable, Notes):
         *,
         apart: bool = False,
     ) -> Run | None:
-        """Return None for a started run, a sampled-out run, or a run of an ended request.
+        """Return None if the run has started before, is sampled out, or its request has ended.
 
         With `apart`, a run inside an open `interaction()` block starts a new request.
         """

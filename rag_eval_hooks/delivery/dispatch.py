@@ -77,7 +77,7 @@ class Dispatch:
         return partial(evaluation_to_text, evaluation, self._mark)
 
     def put(self, evaluation: Evaluation, job: Job | None) -> None:
-        """Queue a new evaluation for the sinks that accept it. Count the other sinks."""
+        """Queue a new evaluation for its sinks. Count an incident for a sink that refuses it."""
         sinks = self.sinks_of(evaluation)
         self._queue(evaluation, sinks, job)
         for key in self._queues.keys() - sinks if evaluation.scores else ():

@@ -62,7 +62,7 @@ class Evidence(_Table):
     @model_validator(mode="after")
     def _not_empty(self) -> Self:
         if not (self.words or self.numbers or self.signs):
-            raise ValueError("a table with at least one of the keys words, numbers and signs")
+            raise ValueError("a table with one of the keys 'words', 'numbers' and 'signs'")
         return self
 
     def stands_in(self, answer: str) -> bool:
@@ -175,7 +175,9 @@ def parse_checks(text: str, file: str = "question_checks") -> tuple[Check, ...]:
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(file, "text that is not TOML", f"valid TOML: {error}") from None
+        raise ConfigError(
+            file, "text that is not TOML", f"valid TOML (the parser says: {error})"
+        ) from None
     for name, table in tables.items():
         if isinstance(table, dict):
             table["question_id"] = name

@@ -90,8 +90,8 @@ def compare(
 
     `compare` pairs samples by `question_id`, or by question if there is no id. Samples with
     the same question form pairs in order of appearance. If a metric has fewer than five pairs,
-    `compare` treats all its samples as unpaired. Differences ignore scores outside the random
-    sample, such as scores that feedback requested.
+    `compare` treats all its samples as unpaired. Only randomly selected samples count in the
+    differences. Samples that were evaluated because of feedback do not count.
 
     Raises:
         ConfigError: No sample has the key `by`, or the runs used different judges or prompts for a

@@ -20,7 +20,7 @@ _UNDEFINED: Final = 0.999
 
 
 def worst(rows: Iterable[Evaluation], metric: str | None = None) -> list[Evaluation]:
-    """Return the results that have a score or a risk, worst first.
+    """Return the results that have a score or a risk (1 is worst), worst first.
 
     The rank depends on the score of `metric` (default: faithfulness), then on the metric's risk,
     then on the mean of all scores. If the metric has no score, 1 - risk replaces the score. If the

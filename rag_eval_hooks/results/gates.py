@@ -60,7 +60,7 @@ class FailCondition:
         """Parse a condition such as `ragas.faithfulness<0.8`.
 
         Raises:
-            ConfigError: The text is not a condition, or a good mean would fail the build.
+            ConfigError: The text is not a condition, or a good mean would meet the condition.
         """
         match = _CONDITION.fullmatch(text)
         if match is None:

@@ -57,9 +57,10 @@ class Results:
     """An iterable of evaluations. Each iteration reads the files again, to save memory.
 
     Attributes:
-        skipped: Number of lines that the last iteration skipped, by reason: `cut` (a process died
-            while writing), `unreadable` (no result), `newer` (a newer version wrote the line),
-            `repeated` (an earlier line has the result), `feedback` (the line has feedback).
+        skipped: Number of lines that the last iteration skipped, by reason. `cut`: a process died
+            while writing the line. `unreadable`: the line is not a result. `newer`: a newer version
+            wrote the line. `repeated`: an earlier line has the same result. `feedback`: the line is
+            a feedback.
     """
 
     def __init__(self, places: Iterable[Any]) -> None:
@@ -155,7 +156,8 @@ def read_labels(path: Path) -> Labels:
 
     A line has a sample's id, a metric and a value on the metric's scale. A line may also be a
     result, for example from a better judge. A result matches a sample by `sample_id`, `question_id`
-    or question. `read_labels` skips labels of single claims. Any other line raises `ConfigError`.
+    or question. `read_labels` skips labels of single claims. A line that is neither a label nor a
+    result raises `ConfigError`.
     """
     labels: dict[tuple[str, str], float] = {}
     for found in lines_of(path, _labels_of, _WANTS):

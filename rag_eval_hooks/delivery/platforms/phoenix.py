@@ -16,8 +16,8 @@ class PhoenixSink(PlatformSink):
     One HTTP request contains the scores of several samples.
 
     Phoenix keeps one annotation per span, name and identifier. A repeated score therefore replaces
-    the earlier score. If Phoenix does not have the span yet, the sink retries. The last
-    attempt lets Phoenix keep the score for ten minutes, until the span arrives.
+    the earlier score. If Phoenix does not have the span yet, the sink retries. After
+    the last attempt, Phoenix keeps the score until the span arrives, for at most ten minutes.
 
     Args:
         url: URL of Phoenix, such as `http://localhost:6006`.

@@ -38,8 +38,9 @@ class Entailer(LocalModel[_TextPair, Judged]):
     """Returns probabilities that a text entails, is neutral to, or contradicts a claim.
 
     Args:
-        model: `minilm` for the adapter in this package, the path of a folder, or the name of a
-            cached model with one to three labels. `Entailer` downloads no model.
+        model: `minilm` for the model in this package. Otherwise the path of a model's folder, or
+            the name of a cached model. The model has one to three labels. `Entailer` downloads no
+            model.
 
     Raises:
         ImportError: The extra `entailment` (for `minilm`) or `nli` is missing.

@@ -86,7 +86,7 @@ def _clauses(sentence: str) -> list[str]:
 
 def agrees(claim: Sentence, text: SplitText, question: frozenset[str]) -> Verdict:
     if not text.sentences:
-        return Verdict(False, "the text that could state the claim is empty")
+        return Verdict(False, "the judge compares the claim with an empty text")
     novel = claim.terms - question or claim.terms
     if not novel:
         return Verdict(False, "the claim contains no content word")
@@ -128,10 +128,10 @@ def _negated(text: str) -> Sequence[frozenset[str]]:
 def _differs(claim: Sentence, text: SplitText, question: frozenset[str]) -> str:
     for said in claim.measures:
         if f"{said.number:g}" not in question and not any(agree(said, x) for x in text.measures):
-            return f"the claim's number {said.text} is missing from the text"
+            return f"the number {said.text} is in the claim but not in the text"
     for phrase, parts in claim.names.items():
         if parts and not any(part in question or text.has_form(part) for part in parts):
-            return f"the claim's name {phrase!r} is missing from the text"
+            return f"the name {phrase!r} is in the claim but not in the text"
     return ""
 
 

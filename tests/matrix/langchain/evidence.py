@@ -32,7 +32,6 @@ WIDER = f"{OTHER} {TEXT} {THIRD}"
 PART = TEXT[: len(TEXT) // 2]
 VERDICT = DRAWN.chance.choice([NAME, json.dumps({NAME: OTHER}), f"{QUESTION}\n{QUESTION}"])
 LINES = [" ".join(DRAWN.name() for _ in range(5)) for _ in range(2)]
-"""Short texts without a word of the question."""
 HITS = [f"{QUESTION[: len(QUESTION) // 2]} {one}" for one in LINES]
 BOTH = f"{' '.join(LINES)} {TEXT[:20]}"
 SAID = f"It is as you said, and this is all of it: {PART}"
