@@ -249,6 +249,7 @@ class RagEval(OnePerProcess):
         """
         return self._pipeline.spooled()
 
+    @partial(host_edge, origin="", failed=())
     def explain(self, trace_id_or_sample_id: str | uuid.UUID) -> tuple[Explanation, ...]:
         """Explain the outcomes of the last eight requests with this id.
 

@@ -69,8 +69,7 @@ class SinkQueue:
         self._retry_for, self._keep_for = limits.SINK_RETRY_SECONDS, limits.SINK_KEEP_SECONDS
         # A sink without retries never counts as down.
         self._most_failures = _DOWN if sink.retries or outbox.is_durable else math.inf
-        self._origin = f"sink {sink.name}"
-        self._lock = threading.Lock()
+        self._origin, self._lock = f"sink {sink.name}", threading.Lock()
         report = partial(incidents.report, self._origin)
         self._loop = Loop(f"rag-eval-hooks-{sink.name}", self._step, report)
         # A heap of due time, number and delivery. Deliveries in flight are not in the heap.
@@ -79,8 +78,7 @@ class SinkQueue:
         self._flying: list[_Delivery] = []
         self._called_at = self._paused_until = 0.0
         self._is_overdue = self._is_open = self._is_down = False
-        self._chars = self._failures = 0
-        self._reason = ""  # of the last failure
+        self._chars, self._failures, self._reason = 0, 0, ""  # the reason of the last failure
         self._closing: float | None = None
 
     def put(self, payload: Evaluation | Feedback, chars: int, job: Job | None = None) -> None:
@@ -118,10 +116,10 @@ class SinkQueue:
                 if self._is_overdue:
                     self._note_slow()
             if self._is_down:
-                late = [one for *_, one in self._waiting if 0 < one.give_up_at <= now]
-                self._waiting = sorted(one for one in self._waiting if one[2] not in late)
-                for one in late:
-                    self._give_up(one)
+                for *_, one in self._waiting:
+                    if 0 < one.give_up_at <= now:
+                        self._give_up(one)
+                self._waiting = sorted(entry for entry in self._waiting if not entry[2].is_over)
 
     def flush(self, timeout: float) -> bool:
         until = time.monotonic() + timeout

@@ -17,7 +17,6 @@ from rag_eval_hooks.decision import RATE_LIMIT, AdmittedShare, Decision, RateLim
 from rag_eval_hooks.delivery.dispatch import Dispatch
 from rag_eval_hooks.delivery.outbox import Outbox
 from rag_eval_hooks.delivery.outbox_file import EVALUATE
-from rag_eval_hooks.errors import InputError
 from rag_eval_hooks.evaluation.worker import QUEUE_FULL, Work, Worker
 from rag_eval_hooks.explanation import Explanation
 from rag_eval_hooks.request import Column, Ending, HeldSpan, Observer, Request, given_id
@@ -262,11 +261,7 @@ class Pipeline:
 
     def explain(self, name: object) -> tuple[Explanation, ...]:
         self.drain()
-        try:
-            key = given_id(name)
-        except InputError as error:
-            self.parts.incidents.report("explain", error)
-            return ()
+        key = given_id(name)
         if found := self.books.explain(key):
             return found
         if not self.recorder.ended.explains(key):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -77,11 +78,12 @@ def test_golden_reference_is_used_by_every_way_to_an_evaluation(
                 assert evals.feedback(one.sample_id, score=0)
         assert evals.flush(300)
         inline = evals.evaluate(Sample(question=OPEN, answer="in 1931."))[MATCH]
+        later = asyncio.run(evals.aevaluate(Sample(question=OPEN, answer="in 1931.")))[MATCH]
     assert [result.sample.answer for result in memory.results] == answers
     for result in memory.results:
         assert (result.sample.question_id, result.sample.reference) == ("7", "In 1931.")
         assert result.outcomes[MATCH].value == float(result.sample.answer == "in 1931.")
-    assert inline.value == 1.0
+    assert inline.value == later.value == 1.0
 
 
 @pytest.mark.parametrize(
