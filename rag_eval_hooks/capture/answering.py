@@ -30,9 +30,7 @@ class AnsweringCalls:
 
     def __init__(self, interaction: Interaction, answer: str, retrieved: Sequence[str]) -> None:
         asked = [run for run in interaction.models if run.prompt]
-        calls = [
-            r for r in asked if not (r.within(RunKind.RETRIEVER) or r.within(RunKind.RERANKER))
-        ]
+        calls = [r for r in asked if not r.within(RunKind.RETRIEVER, RunKind.RERANKER)]
         self._folded = {text: fold(text) for text in {t for run in calls for t in run.prompt}}
         self._prompts = {run: " ".join([self._folded[t] for t in run.prompt]) for run in calls}
         self._retrieved = [text for text in retrieved if is_distinctive(text)]

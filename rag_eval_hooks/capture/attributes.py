@@ -6,6 +6,7 @@ import contextlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
@@ -81,16 +82,16 @@ def reply_facts(holders: Sequence[Any], choices: Iterable[Sequence[Any]]) -> Fac
 
 def first(holders: Iterable[Any], names: Sequence[str]) -> Any:
     for holder in holders:
+        is_mapping = type(holder) is dict or isinstance(holder, Mapping)
+        read = holder.get if is_mapping else partial(getattr, holder)
         for name in names:
-            if (value := field(holder, name)) is not None:
+            if (value := read(name, None)) is not None:
                 return value
     return None
 
 
 def field(holder: Any, name: str) -> Any:
-    if type(holder) is dict or isinstance(holder, Mapping):
-        return holder.get(name)
-    return getattr(holder, name, None)
+    return first((holder,), (name,))
 
 
 def plain(values: Mapping[str, Content], longest: int) -> dict[str, str | int | float | bool]:

@@ -96,8 +96,8 @@ class Run:
     def by_hand(self) -> bool:
         return all(run.kind is RunKind.MANUAL for run in (self, *self.ancestors()))
 
-    def within(self, kind: RunKind) -> bool:
-        return any(outer.kind is kind for outer in self.ancestors())
+    def within(self, *kinds: RunKind) -> bool:
+        return any(outer.kind in kinds for outer in self.ancestors())
 
     def ancestors(self) -> Iterator[Run]:
         outer = self.parent
