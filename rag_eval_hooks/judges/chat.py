@@ -56,10 +56,12 @@ class OutputMode(Enum):  # from best to worst
 
 
 class ModelAdapter:
-    host: str | None = None
-
-    def __init__(self, caller: Caller, limits: CallLimits, *, scope: str = "") -> None:
+    def __init__(
+        self, caller: Caller, limits: CallLimits, *, scope: str = "", endpoint: Any = None
+    ) -> None:
         self.name = caller.name
+        self.host: str | None = getattr(endpoint, "host", None)
+        self._endpoint = endpoint
         # In a memo, the scope separates models with the same name. It may contain keys, so hash it.
         self.memo_scope = hashlib.blake2b(scope.encode("utf-8", "replace")).hexdigest()
         self.threads = DaemonExecutor("rag-eval-hooks-judge", limits.concurrency)
@@ -103,6 +105,8 @@ class ModelAdapter:
 
     async def aclose(self) -> None:
         self.threads.release()
+        if self._endpoint is not None:
+            await self._endpoint.aclose()
 
 
 class ChatAdapter(ModelAdapter, ABC):
@@ -113,9 +117,9 @@ class ChatAdapter(ModelAdapter, ABC):
         limits: CallLimits,
         *,
         temperature: float | None = None,
-        scope: str = "",
+        **options: Any,
     ) -> None:
-        super().__init__(caller, limits, scope=scope)
+        super().__init__(caller, limits, **options)
         self._modes = modes
         self._mode, self._temperature = 0, temperature
 

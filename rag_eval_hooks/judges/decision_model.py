@@ -57,12 +57,10 @@ class DecisionEndpoint(DecisionModel):
         self._model = {} if "://" in model else {"model": model}
         address = {} if self._is_openai else {"base_url": _root(keywords, model)}
         options = ClientOptions.of({**keywords, **address})
-        self._endpoint = Endpoint(options)
-        self.host = self._endpoint.host
         hosted = "typesafe" if options.base_url == _TYPESAFE else None
         provider = "openai" if self._is_openai else hosted
         caller = Caller(name, Operation.DECISION, provider)
-        super().__init__(caller, options, scope=str(options.base_url))
+        super().__init__(caller, options, scope=str(options.base_url), endpoint=Endpoint(options))
 
     async def ask(self, system: str, state: str, questions: Questions, meter: Meter) -> Any:
         body: dict[str, Any]
@@ -75,9 +73,6 @@ class DecisionEndpoint(DecisionModel):
             path, body = "/systemone", {"state": f"{system}\n\n{state}", "questions": questions}
         reply = await self._endpoint.post(path, {**self._model, **body}, meter)
         return reply.get("answers") if isinstance(reply, dict) else None
-
-    async def aclose(self) -> None:
-        await self._endpoint.aclose()
 
 
 def _openai(name: str, question: Question) -> dict[str, Any]:

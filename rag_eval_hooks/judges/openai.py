@@ -186,13 +186,9 @@ class OpenAIChat(ChatAdapter):
     ) -> None:
         caller = Caller(f"openai:{model}", provider="openai")
         scope = f"{options.base_url} {temperature}"
-        super().__init__(caller, tuple(OutputMode), options, temperature=temperature, scope=scope)
+        about: dict[str, Any] = {"scope": scope, "endpoint": Endpoint(options)}
+        super().__init__(caller, tuple(OutputMode), options, temperature=temperature, **about)
         self._model = model
-        self._endpoint = Endpoint(options)
-        self.host = self._endpoint.host
-
-    async def aclose(self) -> None:
-        await self._endpoint.aclose()
 
     async def ask(
         self, prompt: Prompt, mode: OutputMode, temperature: float | None, meter: Meter
@@ -244,10 +240,9 @@ class OpenAIEmbedder(ModelAdapter):
         self, model: str = "text-embedding-3-small", *, prices: Prices | None = None, **options: Any
     ) -> None:
         client = ClientOptions.of(options)
-        super().__init__(Caller(f"openai:{model}", Operation.EMBEDDINGS, "openai"), client)
+        caller = Caller(f"openai:{model}", Operation.EMBEDDINGS, "openai")
+        super().__init__(caller, client, endpoint=Endpoint(client))
         self._model, self._prices = model, prices or Prices()
-        self._endpoint = Endpoint(client)
-        self.host = self._endpoint.host
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return one vector per text, in order."""
@@ -262,9 +257,6 @@ class OpenAIEmbedder(ModelAdapter):
 
             vectors += self._vectors(await self.call(request, batch), len(batch))
         return vectors
-
-    async def aclose(self) -> None:
-        await self._endpoint.aclose()
 
     def _vectors(self, reply: Any, count: int) -> list[list[float]]:
         try:
