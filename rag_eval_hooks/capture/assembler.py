@@ -15,7 +15,7 @@ from rag_eval_hooks import semconv
 from rag_eval_hooks.capture.answering import answer_of, holds_reply, queries, question_of
 from rag_eval_hooks.capture.attributes import Contents
 from rag_eval_hooks.capture.contexts import find_contexts
-from rag_eval_hooks.capture.options import OWN_KEYS, session_of, text_of
+from rag_eval_hooks.capture.options import OWN_KEYS, SESSION_KEYS, text_of
 from rag_eval_hooks.capture.records import DocumentList, Interaction, Origin, Run, RunKind
 from rag_eval_hooks.capture.text_forms import words
 from rag_eval_hooks.config import limits
@@ -48,7 +48,7 @@ class Assembler:
         with_golden: Golden | None = None,
     ) -> None:
         self._max_chars = config.max_text_chars
-        self._redactor = redactor
+        self._redactor, self.session = redactor, redactor.session
         self._incidents = incidents
         # Redact the reference together with its sample.
         self._with_golden: Golden = with_golden or (lambda sample: sample)
@@ -56,9 +56,6 @@ class Assembler:
         self.changes = redactor.active or with_golden is not None  # whether `own` has an effect
         # Like `SampleTexts`, read `MARGIN` characters beyond the limit.
         self.text_chars = config.max_text_chars + MARGIN * redactor.active
-
-    def session(self) -> Session:
-        return self._redactor.session()
 
     def sample(
         self,
@@ -85,7 +82,7 @@ class Assembler:
             question_id=texts.optional("question_id", golden.question_id),
             status=interaction.status,
             error_type=root.error_type,
-            session_id=texts.optional("session_id", session_of(given)),
+            session_id=texts.optional("session_id", text_of(given, *SESSION_KEYS)),
             user_id=texts.optional("user_id", text_of(given, "user_id")),
             tags=tuple(session.text("tags", str(tag)) for tag in interaction.tags),
             metadata={**metadata, **texts.metadata("metadata", golden.metadata)},
@@ -158,7 +155,7 @@ def _response_id(interaction: Interaction, answer: str | None) -> str | None:
 
 
 def traits_of_interaction(interaction: Interaction) -> Traits:
-    session = session_of(interaction.metadata)
+    session = text_of(interaction.metadata, *SESSION_KEYS)
     return Traits(
         # If the root has no question, use its retriever's query, as the sample does.
         question=question_of(interaction)[0],

@@ -21,9 +21,9 @@ _FRAMEWORKS = {
     "llama_index": ("LlamaIndex", "langchain", "langchain_core"),
 }
 
-_SESSION_KEYS = ("session_id", "thread_id", "conversation_id")
+SESSION_KEYS = ("session_id", "thread_id", "conversation_id")
 _THREAD_KEYS = ("thread_id", "checkpoint_ns", "assistant_id")
-_TEXT_KEYS = (*_SESSION_KEYS, "user_id", "question_id", "reference")
+_TEXT_KEYS = (*SESSION_KEYS, "user_id", "question_id", "reference")
 OWN_KEYS = (*_TEXT_KEYS, "reference_ids")
 
 Choice: TypeAlias = str | Callable[[Any], Any] | None
@@ -108,10 +108,6 @@ def converted(as_context: Callable[[Any], Any], value: Any) -> Context | None:
 def text_of(metadata: Mapping[str, Any], *keys: str) -> str | None:
     value = next((metadata[key] for key in keys if metadata.get(key) is not None), None)
     return value if value is None or isinstance(value, str) else str(value)
-
-
-def session_of(metadata: Mapping[str, Any]) -> str | None:
-    return text_of(metadata, *_SESSION_KEYS)
 
 
 def thread_of(name: str, metadata: Mapping[str, Any]) -> str | None:

@@ -17,7 +17,7 @@ from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.capture.answering import answer_of, question_of
 from rag_eval_hooks.capture.attributes import Contents, content_of, plain, request_content
-from rag_eval_hooks.capture.options import session_of, text_of
+from rag_eval_hooks.capture.options import SESSION_KEYS, text_of
 from rag_eval_hooks.capture.records import Interaction, Others, Run, RunKind
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import RagEvalConfig
@@ -158,7 +158,7 @@ class SpanWriter:
     ) -> None:
         _mark_failure(span, interaction.root.error_type, interaction.status)
         private = Contents()
-        if session := session_of(interaction.metadata):
+        if session := text_of(interaction.metadata, *SESSION_KEYS):
             private = {semconv.GEN_AI_CONVERSATION_ID: session, semconv.SESSION_ID: session}
         if (user := text_of(interaction.metadata, "user_id")) is not None:
             private[semconv.USER_ID] = user

@@ -130,7 +130,9 @@ class Scorer:
         self, sample: Sample, metrics: Sequence[Metric], known: Findings | None = None
     ) -> dict[str, Outcome]:
         collector = FindingsCollector(sample, metrics, self.sources, self.incidents, known)
-        found, cut = await collector.run(self.sample_timeout), cut_fields(sample)
+        found = await collector.run(self.sample_timeout)
+        names = {"contexts" if name.endswith("].text") else name for name in sample.truncated}
+        cut = frozenset([field for field in Field if field.value in names] if names else ())
         if cut:
             found = without_cut_verdicts(found, sample, cut)
         reads = [findings_read(metric, sample, found, self.incidents) for metric in metrics]
@@ -231,11 +233,6 @@ def _risk(read: frozenset[Finding], findings: Findings) -> float | None:
         return None
     probabilities = [one.probability for one in found if one.probability is not None]
     return 1.0 - min(probabilities) if probabilities else None
-
-
-def cut_fields(sample: Sample) -> frozenset[Field]:
-    names = {"contexts" if name.endswith("].text") else name for name in sample.truncated}
-    return frozenset([field for field in Field if field.value in names] if names else ())
 
 
 def without_cut_verdicts(findings: Findings, sample: Sample, fields: frozenset[Field]) -> Findings:
