@@ -28,13 +28,7 @@ from rag_eval_hooks.config.rules import (
     TailSettings,
     Url,
 )
-from rag_eval_hooks.config.sources import (
-    config_error,
-    endpoint_of,
-    is_one_provider,
-    is_shared,
-    merged,
-)
+from rag_eval_hooks.config.sources import config_error, endpoint_of, is_one_provider, merged
 from rag_eval_hooks.errors import masked
 from rag_eval_hooks.providers import EMBEDDERS, JUDGES
 
@@ -149,15 +143,14 @@ class RagEvalConfig(BaseModel):
 
     def __init__(self, **values: Unpack[ArgumentKeywords]) -> None:
         explicit: dict[str, Any] = {**values}
-        everything, origins = merged(type(self), explicit, explicit.pop("config_file", None))
+        file = explicit.pop("config_file", None)
+        everything, origins, shared = merged(type(self), explicit, file)
         try:
             super().__init__(**everything)
         except ValidationError as error:
             raise config_error(type(self), error, everything, origins) from None
         # A copy with another judge must not inherit a shared key.
-        self.model_fields_set.difference_update(
-            name for name, origin in origins.items() if is_shared(origin)
-        )
+        self.model_fields_set.difference_update(shared)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         # URLs of sinks may contain keys.
@@ -173,9 +166,3 @@ class RagEvalConfig(BaseModel):
         key = own["judge_api_key"] and SecretStr(own["judge_api_key"])
         update = {**own, "judge": judge, "judge_api_key": key, "judge_headers": {}}
         return self.model_copy(update=update)
-
-    @property
-    def budget_limits(self) -> dict[str, float]:
-        """Return the limits per hour and per day by name, such as `calls_per_hour`."""
-        given: dict[str, Any] = {**self.budget}
-        return {k: v for k, v in given.items() if k not in ("calls_per_second", "path")}

@@ -11,7 +11,7 @@ import tomllib
 import typing
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
@@ -20,8 +20,6 @@ from typing_extensions import is_typeddict
 
 from rag_eval_hooks.config.rules import Budgets, RuleSettings, TailSettings
 from rag_eval_hooks.errors import ConfigError, nearest
-
-Origins: TypeAlias = dict[str, str]
 
 _logger = logging.getLogger("rag_eval_hooks")
 PREFIX: Final = "RAG_EVAL_"
@@ -50,7 +48,8 @@ def merged(
     settings: type[BaseModel],
     explicit: Mapping[str, Any],
     file: str | os.PathLike[str] | None = None,
-) -> tuple[dict[str, Any], Origins]:
+) -> tuple[dict[str, Any], dict[str, str], set[str]]:
+    """Return the values, the origin of each value, and the names that other software set."""
     variables = _variables(settings)
     named = variables.pop("config_file", None)
     file = file or named
@@ -68,7 +67,8 @@ def merged(
         | {name: f"variable {PREFIX}{name.upper()}" for name in variables}
         | dict.fromkeys(explicit, "argument")
     )
-    return {name: value for name, (_, value) in shared.items()} | own, origins
+    values = {name: value for name, (_, value) in shared.items()}
+    return values | own, origins, values.keys() - own.keys()
 
 
 def _variables(settings: type[BaseModel]) -> dict[str, Any]:
@@ -101,10 +101,6 @@ def from_text(field: FieldInfo, text: str) -> object:
     return text
 
 
-def is_shared(origin: str) -> bool:
-    return origin.startswith("variable ") and not origin.startswith(f"variable {PREFIX}")
-
-
 def given_texts(settings: type[BaseModel], texts: Mapping[str, str]) -> dict[str, Any]:
     fields = settings.model_fields
     return {
@@ -116,14 +112,12 @@ def given_texts(settings: type[BaseModel], texts: Mapping[str, str]) -> dict[str
 def unknown_setting(
     name: str, known: Iterable[str], *, prefix: str = "", source: str = ""
 ) -> ConfigError:
-    def written(each: str) -> str:
-        return f"{prefix}{each.upper()}" if prefix else each
-
-    near = nearest(name, sorted(known))
-    advice = f"Did you mean {written(near)}? " if near else ""
+    near, shown = nearest(name, sorted(known)), f"{prefix}{name.upper()}" if prefix else name
+    meant = f"{prefix}{near.upper()}" if near and prefix else near
+    advice = f"Did you mean {meant}? " if meant else ""
     place = f" ({source})" if source not in ("", "argument") else ""
-    told = f"{written(name)} is not a setting{place}. {advice}See docs/configuration.md."
-    return ConfigError(written(name), "an unknown setting", "a setting", told=told)
+    told = f"{shown} is not a setting{place}. {advice}See docs/configuration.md."
+    return ConfigError(shown, "an unknown setting", "a setting", told=told)
 
 
 def config_error(

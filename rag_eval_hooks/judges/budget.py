@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.config.sources import may_be_file
@@ -179,10 +179,10 @@ class Reservation:
 def budget_of(
     config: RagEvalConfig, judge: Judge, embedder: Embedder | None, incidents: Incidents
 ) -> Budget | None:
-    limits, rate = config.budget_limits, config.budget.get("calls_per_second") or None
+    limits: dict[str, Any] = {**config.budget}
+    rate, shared = limits.pop("calls_per_second", None) or None, limits.pop("path", None)
     if not limits and rate is None:
         return None
-    shared = config.budget.get("path")
     path = None if shared is None else Path(shared).absolute()
     if path is not None and not may_be_file(path):
         raise ConfigError("budget.path", shared, "a file in a folder that exists")
