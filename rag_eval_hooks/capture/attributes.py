@@ -16,6 +16,7 @@ from rag_eval_hooks.context import READABLE_MAPPING
 from rag_eval_hooks.explanation import encodable
 from rag_eval_hooks.redaction.redactor import STRUCTURE, Content, CutText
 from rag_eval_hooks.sample import Context
+from rag_eval_hooks.telemetry.span_limits import present
 
 Contents: TypeAlias = dict[str, Content]
 """Span attributes before JSON encoding, because redaction needs the separate parts."""
@@ -132,7 +133,7 @@ def _shortened(value: Any, longest: int) -> Any:
 
 
 def request_content(question: str | None, answer: str | None) -> Contents:
-    return _present(
+    return present(
         {
             semconv.INPUT_VALUE: question,
             semconv.OUTPUT_VALUE: answer,
@@ -149,7 +150,7 @@ def content_of(run: Run, documents: Sequence[Context], most: int | None) -> Cont
         return _model_content(run)
     if run.kind is not RunKind.TOOL:
         return {}
-    return _present(
+    return present(
         {
             semconv.GEN_AI_TOOL_ARGUMENTS: _read(run.span_content.get("arguments")),
             semconv.GEN_AI_TOOL_RESULT: _read(run.span_content.get("result")),
@@ -157,12 +158,9 @@ def content_of(run: Run, documents: Sequence[Context], most: int | None) -> Cont
     )
 
 
-def _present(values: Mapping[str, Content | None]) -> Contents:
-    return {key: value for key, value in values.items() if value is not None and value != []}
-
-
 def _retrieval_content(run: Run, documents: Sequence[Context], most: int | None) -> Contents:
-    content = _present({semconv.GEN_AI_RETRIEVAL_QUERY: run.query, semconv.INPUT_VALUE: run.query})
+    query = run.query
+    content: Contents = present({semconv.GEN_AI_RETRIEVAL_QUERY: query, semconv.INPUT_VALUE: query})
     # Phoenix drops the whole list when one document lacks an id or a score.
     if documents and all(d.id is not None and d.score is not None for d in documents):
         content[semconv.GEN_AI_RETRIEVAL_DOCUMENTS] = [
@@ -178,7 +176,7 @@ def _retrieval_content(run: Run, documents: Sequence[Context], most: int | None)
             "score": document.score,
             "metadata": whole or None,
         }
-        named = _present({f"{prefix}.{name}": one for name, one in fields.items()})
+        named = present({f"{prefix}.{name}": one for name, one in fields.items()})
         if most is not None and len(content) + len(named) > most:
             # Each further attribute would evict one of the span's first attributes.
             break
@@ -190,14 +188,17 @@ def _model_content(run: Run) -> Contents:
     # A completion model's prompt has no roles.
     roles = run.roles if len(run.roles) == len(run.prompt) else ["user"] * len(run.prompt)
     prompt = list(zip(roles, run.prompt, strict=True))
+    system = [_text(text) for role, text in prompt if role in _SYSTEM]
+    messages = [_message(role, text) for role, text in prompt if text and role not in _SYSTEM]
     calls = run.span_content.get("tool_calls", ())
-    parts = [*([_text(run.text)] if run.text else ()), *map(_tool_call, calls)]
-    return _present(
+    parts = [_text(run.text)] if run.text else []
+    for call in calls:
+        named = {key: call.get(key) for key in ("id", "name", "arguments")}
+        parts.append(present({"type": "tool_call", **named}))
+    return present(
         {
-            semconv.GEN_AI_SYSTEM_INSTRUCTIONS: [_text(t) for r, t in prompt if r in _SYSTEM],
-            semconv.GEN_AI_INPUT_MESSAGES: [
-                _message(role, text) for role, text in prompt if text and role not in _SYSTEM
-            ],
+            semconv.GEN_AI_SYSTEM_INSTRUCTIONS: system or None,
+            semconv.GEN_AI_INPUT_MESSAGES: messages or None,
             semconv.GEN_AI_OUTPUT_MESSAGES: [_reply(parts, _finish_reason(run))] if parts else None,
             semconv.INPUT_VALUE: _joined(run.prompt),
             semconv.OUTPUT_VALUE: run.text,
@@ -236,8 +237,3 @@ def _finish_reason(run: Run) -> str:
     told = run.facts.get(semconv.GEN_AI_FINISH_REASONS)
     reason = told[0] if isinstance(told, tuple) else "stop" if run.text else "tool_call"
     return _FINISH_REASONS.get(reason.lower(), reason.lower())
-
-
-def _tool_call(call: Mapping[str, Any]) -> dict[str, Any]:
-    known = {key: call[key] for key in ("id", "name", "arguments") if call.get(key) is not None}
-    return {"type": "tool_call", **known}
