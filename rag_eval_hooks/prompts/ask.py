@@ -17,14 +17,7 @@ from rag_eval_hooks.prompts.elements import (
     content_of,
     number_of,
 )
-from rag_eval_hooks.prompts.prompt import (
-    Prompt,
-    ReplyError,
-    data_block,
-    numbered,
-    reply_json,
-    schema_of,
-)
+from rag_eval_hooks.prompts.prompt import Prompt, ReplyError, data_block, numbered, reply_json
 from rag_eval_hooks.prompts.specs import PROMPTS_VERSION, SPECS, SYSTEM_TEXTS, WORDING, Spec, Unit
 from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import NotScored
@@ -114,7 +107,7 @@ class Ask:
             user="\n".join(lines),
             name="verdicts" if self.has_contexts else spec.call.value,
             model=_reply_model(WITH_CONTEXTS if self.has_contexts else (kind,)),
-            shape=schema_of(_reply_model((kind,))),
+            shape=_reply_model((kind,)),
             version=PROMPTS_VERSION,
         )
 

@@ -37,7 +37,7 @@ class Prompt:
     user: str
     name: str
     model: type[BaseModel]
-    shape: Mapping[str, Any]  # schema of the requested finding alone
+    shape: type[BaseModel]  # of the requested finding alone
     version: str = ""
 
     @property
@@ -47,11 +47,11 @@ class Prompt:
 
     @property
     def schema(self) -> dict[str, Any]:
-        return schema_of(self.model)
+        return deepcopy(_schema(self.model))
 
     @property
     def user_with_shape(self) -> str:
-        return f"{self.user}\n\nThe reply matches this JSON schema: {_dumped(self.shape)}"
+        return f"{self.user}\n\nThe reply matches this JSON schema: {_dumped(_schema(self.shape))}"
 
     def sealed(self, secret: bytes) -> Prompt:
         return replace(self, user=sealed(self.user, secret))
@@ -86,10 +86,6 @@ def numbered(prefix: str, texts: Sequence[str]) -> dict[str, str]:
 
 def is_empty(text: str) -> bool:
     return _SAYS_NOTHING.fullmatch(text) is not None
-
-
-def schema_of(model: type[BaseModel]) -> dict[str, Any]:
-    return deepcopy(_schema(model))
 
 
 @lru_cache(maxsize=256)
