@@ -28,7 +28,7 @@ from rag_eval_hooks.findings import (
     Support,
     Verdict,
 )
-from rag_eval_hooks.incidents import Incidents, in_words, without_exit
+from rag_eval_hooks.incidents import Incidents, in_words
 from rag_eval_hooks.metrics import AskedMetric, Metric
 from rag_eval_hooks.metrics.metric import missing_inputs
 from rag_eval_hooks.prompts.specs import ABOUT, SPECS, Unit
@@ -107,9 +107,9 @@ class Scorer:
         limit = asyncio.timeout(metric.timeout)
         try:
             async with limit:
-                result = await without_exit(metric.ask(sample))
+                result = await metric.ask(sample)
                 outcome = outcome_of(result, metric.scale, metric.ask, metric.annotator)
-        except Exception as error:  # noqa: BLE001 - a metric may raise anything
+        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - a metric may raise anything
             if not limit.expired():
                 return {metric.id: self._failed(metric, error)}
             detail = f"the metric did not finish within {metric.timeout:g} s"
