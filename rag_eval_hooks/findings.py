@@ -115,7 +115,7 @@ class Support:
 
     @property
     def sure(self) -> bool:
-        """True if the judge reached a verdict."""
+        """False if the judge could not decide."""
         return self.verdict is not ClaimVerdict.UNSURE
 
 

@@ -158,7 +158,7 @@ class Request:
 
 
 class Observer:
-    """The pipeline calls the methods in this order, or only `settled` for a rejected request.
+    """Observes `accepted`, `evaluated` and `settled`, or only `settled` for a rejected request.
 
     `accepted` and `settled` run on any thread, `evaluated` on the worker's. No method may block.
     """

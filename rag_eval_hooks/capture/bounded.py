@@ -123,7 +123,7 @@ class RunTable:
     def key_of(
         self, run_id: Hashable, kind: RunKind, trace_id: str | None, metadata: Mapping[str, Any]
     ) -> str | None:
-        """Return a root run's sampling key. None defers the decision to the run's end."""
+        """Return a root run's sampling key, or None to decide at the run's end."""
         if self._leaves_out is None:
             return None
         # Separate calls of a retriever and a model need the same decision, so prefer a shared id.

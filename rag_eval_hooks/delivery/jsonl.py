@@ -37,7 +37,8 @@ class JsonlSink:
     crash, a process with a spool may write a result again, with the same `result_id`. `read` drops
     duplicates. `deliver` and `feedback` raise `OSError` if writing fails.
 
-    The sink renames a full or outdated file to `<name>.<UTC time>`, but never deletes a file.
+    To start a new file, the sink renames the old file to `<name>.<UTC time>`. The sink deletes
+    no file.
 
     Args:
         path: File to append to. The parent folder must exist. A later `os.chdir` has no effect.

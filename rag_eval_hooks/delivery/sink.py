@@ -109,7 +109,7 @@ class Destination:
         """`timeout` limits each request, in seconds."""
 
     def send(self, payloads: Sequence[Any], *, last: bool) -> Mapping[int, BaseException]:
-        """Deliver idempotently. Return exceptions by index. If `last` is true, no retry follows."""
+        """Deliver idempotently. Return exceptions by index. `last` is true for the last attempt."""
         raise NotImplementedError
 
     def close(self) -> None: ...

@@ -119,7 +119,7 @@ class Diagnosis:
 def diagnose(
     rows: Iterable[Evaluation], *, cuts: Mapping[str, tuple[float, float]] | None = None
 ) -> list[Diagnosis]:
-    """Return the rules that match samples: first faults, then good signs, by descending share.
+    """Return the rules that match samples. Sort faults before good signs, then by descending share.
 
     Omit good signs if any score comes from a screening judge, or if over a tenth of the samples
     have an undefined score. `cuts` maps a metric id to the bounds of its low and high scores, by

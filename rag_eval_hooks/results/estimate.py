@@ -167,8 +167,8 @@ def predicted_mean(
 def t_quantile(freedom: float, alpha: float = ALPHA) -> float:
     """Return the two-sided quantile of Student's t for `alpha`.
 
-    Hill's expansion (1970, CACM algorithm 396) has a relative error below 4e-4. Between one and two
-    degrees of freedom, the quantile is at most 4 % too high. A `freedom` below one counts as one.
+    Above two degrees of freedom, Hill's expansion (1970, CACM algorithm 396) has a relative error
+    below 4e-4. Below two, the quantile is at most 4 % too high. A `freedom` below 1 counts as 1.
     """
     n, normal = max(freedom, 1.0), NormalDist().inv_cdf(alpha / 2)
     if n > 1e6:

@@ -1,4 +1,4 @@
-"""Judges by rules whether chunks support a claim, and estimates a probability of support."""
+"""Decides by rules whether chunks support a claim, and estimates a probability of support."""
 
 from __future__ import annotations
 
