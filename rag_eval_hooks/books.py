@@ -31,8 +31,8 @@ class Stats:
         sampled_out: Requests that the sample rate, a metric's rate or a rule excluded.
         dropped: Requests that were not evaluated, by reason.
         failed: Evaluated requests without a score, by cause. The first failed metric gives the
-            cause. If no metric failed, the first metric gives the cause. `partial`: the judge
-            failed, but metrics without a judge have scores.
+            cause. If scores are missing without a failure, the first metric gives the cause.
+            `partial`: the judge failed, but metrics without a judge have scores.
         shipped: Requests sent to Celery workers. The workers count the outcome.
         pending: Requests in the queue or in evaluation.
         incidents: The application's mistakes, and failures of callbacks, metrics, judges and

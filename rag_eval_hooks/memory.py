@@ -12,7 +12,7 @@ from rag_eval_hooks.sample import Sample
 
 
 class Memory:
-    """Beyond `FEEDBACK_CHARS`, the oldest requests lose their texts. Thread-safe."""
+    """If all texts exceed `FEEDBACK_CHARS`, the oldest requests lose their texts. Thread-safe."""
 
     def __init__(self) -> None:
         self._size, self._seconds = limits.FEEDBACK_SAMPLES, limits.FEEDBACK_SECONDS

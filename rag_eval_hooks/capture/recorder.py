@@ -77,7 +77,7 @@ class Recorder(RunTable, Notes):
     def report_unmet(self) -> None:
         self.unmatched.report()
         if self.ended.lacks_model:
-            self._incidents.count(_NO_MODEL, detail="or record both calls with evals.interaction()")
+            self._incidents.count(_NO_MODEL, detail="or use evals.interaction()")
 
     def opened(self) -> tuple[int, int]:
         held = [*self._open.values(), *self.suspensions.waiting()]

@@ -87,7 +87,7 @@ def _variables(settings: type[BaseModel]) -> dict[str, Any]:
 
 
 def from_text(field: FieldInfo, text: str) -> object:
-    """Commas separate items, `name=value` pairs make a mapping, and tables are JSON."""
+    """Read a list from comma-separated items, a mapping from `name=value`, and tables from JSON."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if _is_mapping(field):
         pairs = [part.partition("=") for part in parts]

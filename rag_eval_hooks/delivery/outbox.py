@@ -55,7 +55,7 @@ class Outbox:
         self._retry_at = self._poll_at = 0.0
 
     def consume(self, name: str, capacity: Callable[[], int], take: Callable[[Job], bool]) -> None:
-        """Call `take` on the outbox's thread. If `take` returns False, release the job."""
+        """Pass each job to `take`, on the outbox's thread. If `take` returns False, release it."""
         self._consumers[name] = capacity, take
 
     def recover(self) -> None:

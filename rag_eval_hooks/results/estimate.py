@@ -5,7 +5,7 @@ probability. Its linearized variance follows Sarndal, Swensson and Wretman, Mode
 Sampling (1992), section 5.7. The variance treats a cluster, such as a session, as one unit and
 corrects residuals for leverage.
 
-The interval is Wilson's interval (1927), computed for a proportion with the mean's value and
+The interval is Wilson's (1927). Its formula treats the mean as a proportion that has the same
 variance (Korn and Graubard, 1998). The interval uses the normal distribution if all values are 0 or
 1, all weights are equal, and there are no clusters. Otherwise, the interval uses Student's t.
 """

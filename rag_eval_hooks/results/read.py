@@ -99,7 +99,7 @@ def _places(source: Any) -> list[Any]:
 
 
 def _lines(place: Any) -> Iterator[Any]:
-    """Yield parsed lines, or a spool's jobs as text. An incomplete line yields a `ValueError`."""
+    # Yields, and does not raise, the `ValueError` of an incomplete line.
     if not isinstance(place, Path):
         yield from map(json.loads, place[_LINE])
     elif place.name == NAME:
