@@ -59,7 +59,9 @@ class FeedbackDesk(Observer):
         # Times at which feedback went to the spool in the last minute.
         self._passed_on: deque[float] = deque()
         self._look_at = 0.0
-        self._outbox.consume(FEEDBACK, self._capacity, self._take)
+        self._outbox.consume(
+            FEEDBACK, lambda: _CAPACITY if time.monotonic() >= self._look_at else 0, self._take
+        )
 
     def give(self, name: object, given: Mapping[str, Any], refusal: str | None) -> bool:
         try:
@@ -127,9 +129,6 @@ class FeedbackDesk(Observer):
         trace_id, sample_id = (name, None) if _TRACE_ID.fullmatch(name) else (None, name)
         item = _Item(replace(feedback, trace_id=trace_id, sample_id=sample_id))
         return self._begin(item) or "alone"
-
-    def _capacity(self) -> int:
-        return _CAPACITY if time.monotonic() >= self._look_at else 0
 
     def _take(self, job: Job) -> bool:
         try:

@@ -37,15 +37,12 @@ class Intake:
         self._pipeline, self._spans = pipeline, spans
         self._assembler, self._incidents = pipeline.assembler, pipeline.parts.incidents
         self.leaves_out: LeavesOut | None = None
-        self._forget()
+        self.forked()
 
-    def _forget(self) -> None:
+    def forked(self) -> None:
         self._waiting: deque[Callable[[], Request | None]] = deque()
         # Threads of running submissions, and times after which the submissions count as hanging.
         self._submitting: dict[object, tuple[int, float]] = {}
-
-    def forked(self) -> None:
-        self._forget()
         self._spans.forked()
 
     def add(self, interaction: Interaction) -> None:
@@ -129,16 +126,12 @@ class Intake:
         self._spans.drain()
 
     def _span(self, interaction: Interaction, session: Session) -> RequestSpan:
-        if self._is_left_out(interaction):
-            return application_span(interaction.otel)
+        if self.leaves_out is not None and interaction.status is Status.OK:
+            # Use the run's id, because the trace id would come from our own span.
+            key = interaction.sampling_key = interaction.sampling_key or id_of(interaction.root.id)
+            if self.leaves_out(key, interaction.tags, interaction.metadata):
+                return application_span(interaction.otel)
         return self._spans.begin(interaction, partial(self._assembler.attributes, session))
-
-    def _is_left_out(self, interaction: Interaction) -> bool:
-        if self.leaves_out is None or interaction.status is not Status.OK:
-            return False
-        # Use the run's id, because the trace id would come from our own span.
-        key = interaction.sampling_key = interaction.sampling_key or id_of(interaction.root.id)
-        return self.leaves_out(key, interaction.tags, interaction.metadata)
 
     def _submit_next(self, refusal: str | None = None) -> bool:
         key, request, me = object(), None, threading.get_ident()

@@ -39,11 +39,11 @@ def accept(pipeline: Pipeline, request: Request) -> None:
         pipeline.recovered += not request.entry.is_left
         request.entry.is_left = False
     elif pipeline.outbox.is_durable and decision is not None and not request.by_feedback:
-
-        def encode() -> str:
-            return sample_to_text(request.sample(), decision, mark)
-
-        request.entry = Job({EVALUATE}, encode, request.accepted_at)
+        request.entry = Job(
+            {EVALUATE},
+            lambda: sample_to_text(request.sample(), decision, mark),
+            request.accepted_at,
+        )
         pipeline.outbox.put(request.entry)
     pipeline.tell("accepted", request)
 
