@@ -21,25 +21,15 @@ from rag_eval_hooks.request import Ending
 from rag_eval_hooks.telemetry.tracing import setup_tracing
 from rag_eval_hooks_celery.app import (
     TASK,
-    Fleet,
     fleet_of,
     request_from_wire,
     result_to_text,
     visibility_timeout,
 )
 
-__all__ = ["app", "worker_settings"]
-
 _MOST_TRIES: Final = 3  # number of crashed workers after which a sample is dropped
-
-
-def worker_settings() -> tuple[RagEvalConfig, Fleet]:
-    config = RagEvalConfig(run_on="thread")
-    return config, fleet_of(config)
-
-
-_config, _fleet = worker_settings()
-app = _fleet.app()
+_config = RagEvalConfig(run_on="thread")
+app = fleet_of(_config).app()
 _one_suspect = threading.Lock()
 
 

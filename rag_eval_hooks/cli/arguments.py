@@ -1,23 +1,19 @@
-"""Reads command-line arguments and results files."""
+"""Types of command-line arguments."""
 
 from __future__ import annotations
 
 import argparse
 import math
-import os
 import re
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from rag_eval_hooks.datasets.data_rows import COLUMNS
-from rag_eval_hooks.delivery.jsonl import open_private
 from rag_eval_hooks.errors import ConfigError, RagEvalError
 from rag_eval_hooks.providers import JUDGES
 from rag_eval_hooks.results.gates import FailCondition
-from rag_eval_hooks.results.read import Results, read
 
 N = TypeVar("N", int, float)
 _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
@@ -87,23 +83,3 @@ def _reader(read: Callable[[str], object], expected: str) -> Callable[[str], obj
             raise argparse.ArgumentTypeError(message) from None
 
     return checked
-
-
-def rows_of(paths: Sequence[str]) -> Results:
-    results = read(*paths)
-    if any(row.outcomes for row in results):
-        return results
-    skipped = ", ".join(f"{count} {reason}" for reason, count in results.skipped.items())
-    raise UsageError(
-        f"{', '.join(paths)}: found no outcome of a metric (skipped lines: {skipped or 0}). "
-        "To write results of a data set, run: rag-eval-hooks evaluate DATA -o RESULTS"
-    )
-
-
-def write_text(text: str, path: Path | None) -> None:
-    if path is None:
-        sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
-    else:
-        descriptor = open_private(str(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        with open(descriptor, "w", encoding="utf-8", errors="replace") as file:
-            file.write(text)

@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from rag_eval_hooks.cli.arguments import UNSCORED, UsageError, rows_of, write_text
+from rag_eval_hooks.cli.arguments import UNSCORED, UsageError
+from rag_eval_hooks.delivery.jsonl import open_private
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.results.compare import compare
 from rag_eval_hooks.results.diagnose import select
 from rag_eval_hooks.results.estimate import LEAST_LABELS
 from rag_eval_hooks.results.gates import failed_conditions, regressed
-from rag_eval_hooks.results.read import read_labels
+from rag_eval_hooks.results.read import Results, read, read_labels
 from rag_eval_hooks.results.report import ResultReport, as_json, comparison_as_json
 from rag_eval_hooks.results.summary import check_key
 
@@ -26,7 +27,7 @@ def report_results(arguments: argparse.Namespace) -> int:
     output: Path | None = arguments.output
     _keep_inputs(output, arguments.results)
     report = _report(arguments)
-    write_text(_rendered(report, arguments), output)
+    _write(_rendered(report, arguments), output)
     if output is not None:
         print(f"{output}: {report.whole.samples} samples")
     return 0
@@ -38,7 +39,7 @@ def _keep_inputs(output: Path | None, inputs: Sequence[str]) -> None:
 
 
 def _report(arguments: argparse.Namespace) -> ResultReport:
-    results, chosen = rows_of(arguments.results), arguments.metric
+    results, chosen = _rows_of(arguments.results), arguments.metric
     times = {"since": arguments.since, "until": arguments.until}
     known = list(select(results, where=arguments.where, **times))
     rows = list(select(known, metrics=chosen))
@@ -80,7 +81,7 @@ def compare_runs(arguments: argparse.Namespace) -> int:
 
     _keep_inputs(arguments.output, (arguments.base, arguments.new))
     comparison = compare(
-        *(rows_of([path]) for path in (arguments.base, arguments.new)),
+        *(_rows_of([path]) for path in (arguments.base, arguments.new)),
         by=arguments.by,
         allow_different_judges=arguments.allow_different_judges,
     )
@@ -95,11 +96,29 @@ def compare_runs(arguments: argparse.Namespace) -> int:
             failures.append(f"{name} fell by {-one.gain:.3f} on a scale from 0 to 1")
     shown = comparison_as_markdown(comparison, failures)
     if arguments.format == "json":
-        plain = comparison_as_json(comparison, failures)
-        shown = json.dumps(plain, ensure_ascii=False, indent=2)
+        shown = json.dumps(comparison_as_json(comparison, failures), ensure_ascii=False, indent=2)
     elif arguments.format == "text":
         shown = as_text(shown)
-    write_text(shown, arguments.output)
+    _write(shown, arguments.output)
     if failures:
         return 1
     return UNSCORED if comparison.unscored else 0
+
+
+def _rows_of(paths: Sequence[str]) -> Results:
+    results = read(*paths)
+    if any(row.outcomes for row in results):
+        return results
+    skipped = ", ".join(f"{count} {reason}" for reason, count in results.skipped.items())
+    raise UsageError(
+        f"{', '.join(paths)}: found no outcome of a metric (skipped lines: {skipped or 0}). "
+        "To write results of a data set, run: rag-eval-hooks evaluate DATA -o RESULTS"
+    )
+
+
+def _write(text: str, path: Path | None) -> None:
+    if path is None:
+        sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+    else:
+        with open(path, "w", encoding="utf-8", errors="replace", opener=open_private) as file:
+            file.write(text)

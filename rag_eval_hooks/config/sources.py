@@ -143,7 +143,7 @@ def config_error(
     where = first["loc"][: 3 if path != name else 1]
     alternatives = [_expected(one) for one in errors if one["loc"][: len(where)] == where]
     expected = " or ".join(dict.fromkeys(alternatives))
-    if isinstance(value, str) and _is_mapping(field):
+    if isinstance(values[name], str) and _is_mapping(field):
         expected += ". In a string, separate name=value pairs with commas"
     shown = "**********" if _is_secret(name, field, value) else value
     return ConfigError(path, shown, expected, source=source)
