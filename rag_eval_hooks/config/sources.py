@@ -112,8 +112,9 @@ def given_texts(settings: type[BaseModel], texts: Mapping[str, str]) -> dict[str
 def unknown_setting(
     name: str, known: Iterable[str], *, prefix: str = "", source: str = ""
 ) -> ConfigError:
-    near, shown = nearest(name, sorted(known)), f"{prefix}{name.upper()}" if prefix else name
-    meant = f"{prefix}{near.upper()}" if near and prefix else near
+    near = nearest(name, sorted(known))
+    shown = f"{prefix}{name.upper()}" if prefix else name
+    meant = f"{prefix}{near.upper()}" if prefix and near else near
     advice = f"Did you mean {meant}? " if meant else ""
     place = f" ({source})" if source not in ("", "argument") else ""
     told = f"{shown} is not a setting{place}. {advice}See docs/configuration.md."
