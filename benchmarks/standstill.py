@@ -91,7 +91,7 @@ def main() -> None:
         for name, late in noted.items()
     ]
     written(rows, options.json)
-    print("goal: our code blocks the other threads for at most 50 ms")
+    print("goal: our code stops all other threads for at most 50 ms")
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ class Stats:
             judge_failed`.
         feedback: Calls of `RagEval.feedback` by result. `joined`: this process remembers the
             request. `passed_on`: other processes get the feedback through the spool. `alone`: only
-            sinks get the feedback. Otherwise: the reason of a rejection.
+            sinks get the feedback. Any other key is the reason for a rejection.
     """
 
     offered: int = 0

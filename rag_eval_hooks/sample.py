@@ -156,10 +156,10 @@ class Sample:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Convert a mapping, such as the output of `to_dict`. Unknown keys become metadata.
+        """Create a sample from a mapping, such as the output of `to_dict`.
 
-        The mapping may also use the field names of ragas: `user_input`, `retrieved_contexts`,
-        `response` and `reference_context_ids`.
+        Keys that are not field names become metadata. The field names of ragas are also valid:
+        `user_input`, `retrieved_contexts`, `response` and `reference_context_ids`.
 
         Raises:
             TypeError: `question` is missing, or a field has the wrong type.

@@ -1,4 +1,4 @@
-"""Copies objects of LangChain and LangGraph, and extracts span attributes."""
+"""Copies objects of LangChain and LangGraph, and reads their values for span attributes."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def _last_calls(answer: str, prompts: Mapping[Run, str]) -> list[Run]:
 
 
 def question_of(interaction: Interaction) -> tuple[str, str]:
-    """Return the question, or "", and the value of `Sample.question_source`."""
+    """Return the question, which may be empty, and its `Sample.question_source`."""
     root = interaction.root
     asked = queries(interaction)
     if root.query:

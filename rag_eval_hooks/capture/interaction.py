@@ -46,8 +46,8 @@ class ManualInteraction:
     A block inside a framework's run creates no request. The run's request receives the block's
     contexts and metadata. If that request has no answer, it also receives the block's answer.
 
-    An inner block is a separate request only if both blocks have different questions. Otherwise,
-    the inner block adds values to the outer block's request.
+    A block inside another block is a separate request only if the two questions differ. Otherwise,
+    the inner block adds its values to the outer block's request.
 
     A server may end its span before the response generator opens the block. In that case, the
     request joins the trace that was current when the application called `interaction()`.

@@ -52,7 +52,7 @@ def _findings(metric: Metric) -> frozenset[Finding]:
 
 def _explained(metric: Metric) -> Iterator[str]:
     name, scale, better, needs, calls, source = listed(metric)
-    none = "none, because the metric reads only the texts"
+    none = "none, because the metric reads only the sample"
     facts = {
         "scale": f"{scale}, {better} is better",
         "needs": needs,

@@ -84,7 +84,7 @@ class RuleSettings(BaseModel):
         question: Regular expression to find in the question.
         answer: Regular expression to find in the answer. Requests without an answer never match.
         error: `true` for all exceptions, or a regular expression to find in the exception's class
-            name. The evaluator scores a failed request without its answer.
+            name. Metrics that need an answer give a failed request no score.
         latency_above: The request took at least this number of seconds.
         latency_below: The request took less than this number of seconds.
     """

@@ -164,7 +164,7 @@ def _endpoint(config: RagEvalConfig, name: str, model: str) -> dict[str, Any]:
 async def findings_by(
     judge: Judge, sample: Sample, wanted: frozenset[Finding], known: Findings
 ) -> Findings:
-    """Call `Judge.make`. If a judge reports no calls, each `make` counts as one call."""
+    # If the judge does not report its model calls, each `make` counts as one call.
     if not _hides_calls(judge):
         return await _made(judge, sample, wanted, known)
     with observed_call(Caller(judge.name), is_request=False) as meter:

@@ -25,7 +25,7 @@ _RIDGE: Final = 0.1  # weight of the prior; with few labels, the fit stays close
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """A linear map of log odds (Platt 1999)."""
+    """Platt scaling (1999): a linear map from log odds to calibrated log odds."""
 
     slope: float = 1.0
     intercept: float = 0.0

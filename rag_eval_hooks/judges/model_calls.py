@@ -102,7 +102,7 @@ class Breaker:
                 return
             else:
                 _logger.warning(
-                    "Many judge calls failed. New calls fail at once until a test call succeeds."
+                    "Many judge calls failed. New calls fail immediately, until a test call works."
                 )
             self._open_until = self._clock() + self._pause
 

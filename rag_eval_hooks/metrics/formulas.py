@@ -1,4 +1,4 @@
-"""Arithmetic that all suites share: shares, means, composites and explanation rows."""
+"""Functions that all suites use for fractions, means, composites and explanation rows."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ _MARKS: Final = re.compile(r"[*_`\"'|>#]+")
 
 
 class SpoiledGroupError(ReplyError):
-    """One element of a list is wrong, so the model may have confused all elements."""
+    """One element of a reply's list is invalid, so the model may have confused all elements."""
 
 
 def number_of(value: Any) -> Any:

@@ -42,7 +42,7 @@ class Prompt:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """JSON values that determine the reply. Callers read them before `sealed` adds a secret."""
+        """JSON values that determine the reply. Read `identity` before `sealed` adds a secret."""
         return (self.version, self.name, self.system, self.user)
 
     @property

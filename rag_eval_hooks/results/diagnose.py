@@ -109,7 +109,7 @@ RULES: Final = tuple(ScoreRule(**values) for values in DATA["rules"])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """A rule and its matching samples. `share` estimates the matching fraction of the traffic."""
+    """A rule and its matching samples. `share` estimates the fraction of requests that match."""
 
     rule: ScoreRule
     share: Estimate

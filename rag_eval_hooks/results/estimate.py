@@ -143,8 +143,9 @@ def predicted_mean(
 ) -> Estimate | None:
     """Estimate the mean label by prediction-powered inference (Angelopoulos et al., PPI++, 2023).
 
-    `labelled` has a tuple (label, judge's value, weight) for each labelled sample. `judged` has a
-    tuple (judge's value, weight) for each other sample. A weight is 1 / inclusion probability.
+    `labelled` has a tuple (label, judge's value, weight) for each sample with a label. `judged` has
+    a tuple (judge's value, weight) for each unlabelled sample. A weight is 1 / inclusion
+    probability.
     """
     if len(labelled) < LEAST_LABELS:
         return None

@@ -87,9 +87,9 @@ def failed_conditions(
 ) -> list[str]:
     """Return the reasons to fail a build. A metric without a score is also a reason.
 
-    If no true mean meets its condition, the build fails with a probability of at most `alpha`
-    (Holm's method for all conditions). If there is only one condition, the build fails if the
-    mean's entire interval meets the condition. Conditions in `by_point` ignore the interval.
+    If no condition holds for all traffic, the build fails with a probability of at most `alpha`
+    (Holm's method over all conditions). A single condition fails the build if the mean's entire
+    interval meets it. A condition in `by_point` tests only the mean, without its interval.
 
     Raises:
         ConfigError: A condition names a metric without results.

@@ -127,7 +127,7 @@ class HeuristicJudge:
 
     A claim is supported if one sentence states the claim in nearly the same words. A claim is
     contradicted or not stated if one of its values, names or negations differs from the contexts.
-    The judge is unsure about other claims. Uncalibrated scores have the flag `screening`.
+    The judge is unsure about all remaining claims. Uncalibrated scores have the flag `screening`.
 
     Args:
         entailer: A local model that judges the English claims that the rules did not reject.
