@@ -154,7 +154,7 @@ class RateLimit:
 class AdmittedShare:
     """Estimates the fraction of admitted requests. Thread-safe.
 
-    If each admitted request has the weight 1 / fraction, the weights add up to all requests.
+    With weight 1 / fraction, the admitted requests stand for all requests.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -141,8 +141,8 @@ class RagEval(OnePerProcess):
             it.answer(text)
         ```
 
-        Framework calls inside the block become part of the request, and supply contexts or an
-        answer that the block does not set. If the block raises, the status is `error` or
+        Framework calls inside the block become part of the request. If the block sets no contexts
+        or no answer, the framework calls supply them. If the block raises, the status is `error` or
         `cancelled`. Inside a framework's run, or a block with the same question, no new request
         starts. `metadata` accepts `session_id`, `user_id`, `question_id`, `reference` and any
         other keys. `name` is the workflow's name on the span.

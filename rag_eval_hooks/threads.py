@@ -142,7 +142,7 @@ class DaemonExecutor:
 
 
 class Loop:
-    """Calls `step` on a daemon thread. `step` returns the delay in seconds, or None to end."""
+    """Repeats `step` on a daemon thread. `step` returns the pause in seconds, or None to end."""
 
     def __init__(
         self, name: str, step: Callable[[], float | None], on_error: Callable[[Exception], None]

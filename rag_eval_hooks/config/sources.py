@@ -49,7 +49,7 @@ def merged(
     explicit: Mapping[str, Any],
     file: str | os.PathLike[str] | None = None,
 ) -> tuple[dict[str, Any], dict[str, str], set[str]]:
-    """Return the values, the origin of each value, and the names that other software set."""
+    """Return values, origins, and names that variables such as `OPENAI_BASE_URL` set."""
     variables = _variables(settings)
     named = variables.pop("config_file", None)
     file = file or named

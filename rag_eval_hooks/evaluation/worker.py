@@ -81,7 +81,7 @@ class Worker:
         return len(self._queue)
 
     def capacity(self) -> int:
-        """Return how many recovered jobs fit. Half of the queue is reserved for new jobs."""
+        """Return how many recovered jobs may enter. Half of the queue is for new jobs."""
         if self._closed or 2 * self.waiting_chars > self._queue_chars:
             return 0
         return max(0, (self._queue_size + 1) // 2 - len(self._queue) - self._reserved)
@@ -107,7 +107,7 @@ class Worker:
             self.waiting_chars -= size
 
     def put(self, job: Work, *, reserved: bool = True) -> str | None:
-        """With `reserved=False`, a full or closed queue also accepts the job."""
+        """With `reserved=False`, even a full or closed queue accepts the job."""
         with self._lock:
             self._reserved -= reserved
             if self._stopping:

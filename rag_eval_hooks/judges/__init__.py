@@ -51,7 +51,8 @@ class Judge(Protocol):
 
         The evaluator calls `make` at most three times per sample. The first call is for findings
         that need no other finding, such as claims. The second call is for verdicts on claims and
-        entities, and the third for findings that depend on verdicts. `known` has earlier findings.
+        entities. The third call is for findings that depend on verdicts. `known` contains the
+        findings of the earlier calls.
 
         Returns:
             The requested findings. A `NotScored` replaces a finding that the judge could not make.

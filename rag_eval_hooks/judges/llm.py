@@ -44,7 +44,7 @@ class LLMJudge(ModelJudge):
 
     Args:
         chat: Any object with `name`, `complete` and `aclose`, such as an adapter of a client.
-        window: Maximum tokens of contexts in one call that verifies claims. Three UTF-8 bytes
+        window: Maximum number of context tokens in one call that verifies claims. Three UTF-8 bytes
             count as one token. The judge divides longer contexts among several calls.
         examples: Your own labeled examples, in addition to the examples of the prompts. Keys:
             `decomposing`, `questioning`, `judging` and `rating`.

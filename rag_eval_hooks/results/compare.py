@@ -1,7 +1,7 @@
 """Compares two runs: differences of means with intervals, and samples whose score fell.
 
 A difference combines two estimates by inverse variance. The first estimate is the mean difference
-of samples that both runs have (pairs). The second is the difference of the means of all other
+of samples that both runs have (pairs). The second is the difference of the means of all unpaired
 samples. Its variance follows from the intervals of these means (Zou and Donner, MOVER, 2008).
 """
 

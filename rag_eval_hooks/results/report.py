@@ -38,8 +38,8 @@ class ResultReport:
 
     Args:
         rows: The results.
-        by: Keys that group the samples. By default, these are all keys with 2 to 12 values among
-            metadata keys, workflow, sampling reason and version.
+        by: Keys that group the samples. The default keys are metadata keys, workflow, sampling
+            reason and version, if they have 2 to 12 different values.
         cuts: Low and high bounds by metric id, as in `diagnose`.
         labels: Labels of a random part of the samples, from `read_labels`.
         skipped: Number of skipped lines by reason. The default is `rows.skipped`.

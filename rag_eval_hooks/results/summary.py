@@ -164,7 +164,7 @@ def in_sample(scored: Sequence[D | None]) -> list[D | None]:
 def mean_over(
     scored: Sequence[tuple[Evaluation, Evaluation | Score]], values: Sequence[float]
 ) -> Estimate | None:
-    """The second element of each pair has the inclusion probability of the pair's value."""
+    """Weight each value by the second element of its pair in `scored`."""
     used = [(*one, value) for one, value in zip(in_sample(scored), values, strict=True) if one]
     weights, rows = [weight_of(one) for _, one, _ in used], [row for row, _, _ in used]
     return mean_of([value for _, _, value in used], weights, sessions_of(rows))
