@@ -183,7 +183,8 @@ class SpanParents:
         streaming = current_stream()
         if streaming is None or not self._recorder.knows(streaming.id):
             return known
-        is_inside = known is not None and self._recorder.shared(known, streaming)
+        inner = None if known is None else self._recorder.of_open_request(known)
+        is_inside = inner is not None and inner.interaction is streaming.interaction
         # A stream is nearer to the call than a span around the stream.
         if is_inside and all(outer.id != known for outer in streaming.ancestors()):
             return known

@@ -95,15 +95,8 @@ class RunTable:
     def is_unknown(self, run_id: Hashable) -> bool:
         return run_id not in self._runs and not self._has_ended(run_id)
 
-    def shared(self, run_id: Hashable, other: Run) -> bool:
-        run = self.of_open_request(run_id)
-        return run is not None and run.interaction is other.interaction
-
     def _has_ended(self, run_id: Hashable) -> bool:
         return run_id in self._ended or run_id in self._ended_before
-
-    def _is_ended_root(self, run_id: Hashable) -> bool:
-        return self._ended.get(run_id, False) or self._ended_before.get(run_id, False)
 
     def _remember(self, *run_ids: Hashable, root_id: Hashable = None) -> None:
         """Move runs to the finished runs, so that their late events start no new request."""
