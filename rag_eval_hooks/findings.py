@@ -212,7 +212,7 @@ Pair: TypeAlias = tuple[int | None, int | None]
 class Findings:
     """All findings about one sample. `made` returns a finding's value.
 
-    Each list has one entry per claim, chunk, entity or generated question, and keeps their order.
+    Each list has one entry per claim, chunk, entity or generated question, in the same order.
     `question_similarity` and `answer_similarity` are cosines in [-1, 1]. `direct_relevance` is 0,
     0.25, 0.5, 0.75 or 1. A `Rating` is in [1, 5]. `accuracy_ratings` is a pair in [0, 4].
     `context_ratings` and `groundedness_ratings` are pairs in [0, 2]. At most one rating of a pair

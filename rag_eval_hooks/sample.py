@@ -37,7 +37,7 @@ _PARTS = ("question", "contexts", "answer", "prompt")
 
 
 class Status(StrEnum):
-    """How a request ended. Only `OK` requests get scores. Rules can also select `ERROR`."""
+    """How a request ended. Only `OK` requests get scores, unless a rule selects `ERROR`."""
 
     OK = "ok"
     ERROR = "error"

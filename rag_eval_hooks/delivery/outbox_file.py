@@ -72,15 +72,16 @@ class OutboxFile:
         return self._identity is not None or self.path.exists()
 
     def write(self, changes: Iterable[tuple[Job, str | None]]) -> list[int | None]:
-        """Return each job's row or `LOST`. None means that the job is finished or does not fit.
+        """Store jobs with their payloads. A payload of None keeps the stored payload.
 
-        A payload of None keeps the stored payload.
+        Return the row of each job, or `LOST`. A finished job, and a job for which the file has no
+        room, give None.
         """
         with self._transaction() as db:
             return [self._write(db, job, text) for job, text in changes]
 
     def claim(self, rooms: Mapping[str, int]) -> tuple[list[Job], int]:
-        """Return claimed jobs, and how many old results of removed sinks this call deleted."""
+        """Claim jobs, and delete old results of removed sinks. Return the jobs and this number."""
         self._check()
         now = time.time()
         leases = self._owner, now, now + LEASE_S

@@ -24,7 +24,7 @@ def worst(rows: Iterable[Evaluation], metric: str | None = None) -> list[Evaluat
 
     The rank depends on the score of `metric` (default: faithfulness), then on the metric's risk,
     then on the mean of all scores. If the metric has no score, 1 - risk replaces the score. If the
-    metric has neither, the sample ranks just before samples with a perfect score.
+    metric has no score and no risk, the sample ranks just before samples with a perfect score.
     """
     rows = checked_rows(rows)
     known = {name: None for row in rows for name in row.outcomes}

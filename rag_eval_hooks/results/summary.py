@@ -224,7 +224,7 @@ def scale_of_metric(metric: str) -> Scale | None:
 
 
 def slope_of(metric: str, ranked: Sequence[Score]) -> tuple[float, float]:
-    """Return slope and offset from normalized values to the metric's scale."""
+    """Return the slope and offset that convert normalized values to the metric's scale."""
     if (scale := scale_of_metric(metric)) is not None:
         span = scale.high - scale.low
         return (span, scale.low) if scale.higher_is_better else (-span, scale.high)

@@ -86,7 +86,7 @@ class DeferredSpan:
 class OtherSpan:
     """Another instrumentor's RAG span. Thread-safe.
 
-    It accepts scores until it ends. `RagEvalSpanProcessor` extends this time.
+    The span accepts scores until its end. `RagEvalSpanProcessor` delays the end.
     """
 
     def __init__(
