@@ -139,7 +139,7 @@ class RateLimit:
         self._share = AdmittedShare(clock)
 
     def admit(self) -> float | None:
-        """Return the estimated fraction of admitted samples, or None for a rejection."""
+        """Return the estimated fraction of admitted samples, or None to reject the sample."""
         with self._lock:
             now = self._clock()
             admitted = all(

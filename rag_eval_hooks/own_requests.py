@@ -1,4 +1,4 @@
-"""Keeps our own requests out of the application's traces and logs, and limits reply sizes."""
+"""Keeps our HTTP requests out of the application's traces and logs, and limits their replies."""
 
 from __future__ import annotations
 

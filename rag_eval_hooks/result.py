@@ -81,8 +81,8 @@ class Evaluation:
         """Status of the RAG span.
 
         `partial`: some scores are missing, or the judge was unsure. `error`: every score is
-        missing because of a failure. The status ignores
-        a metric if the sample lacks an input of the metric, or if the value is undefined.
+        missing because of a failure. The status ignores a metric if the sample lacks an input of
+        the metric, or if the value is undefined.
         """
         if not self.unscored:
             return EvalStatus.OK

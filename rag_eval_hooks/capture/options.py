@@ -1,4 +1,4 @@
-"""Reads a handler's options and a request's metadata, and reports unmatched options."""
+"""Reads a handler's options and a request's metadata, and reports options that match no run."""
 
 from __future__ import annotations
 

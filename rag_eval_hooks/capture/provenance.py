@@ -72,7 +72,7 @@ class Provenance:
         self._written = [p for p in written if p.is_distinctive]
 
     def tool_texts(self) -> Iterator[tuple[Passage, bool]]:
-        """Yield each tool's text, and whether the tool searches. False means unknown."""
+        """Yield each tool's text, and True for a search or False for an unknown purpose."""
         for p in filter(self._is_own, self._tools):
             run, named = p.found.run, p.found.named
             is_judged = run.kind is RunKind.TOOL and named is None

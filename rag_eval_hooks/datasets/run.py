@@ -215,7 +215,7 @@ def named_object(name: str, option: str = "chain") -> Any:
 
 @contextmanager
 def asking(pipeline: Any, evals: RagEval, option: str = "chain") -> Iterator[Ask]:
-    """Yield a function that asks the pipeline. Inside the block, handlers capture the runs."""
+    """Yield a function that asks the pipeline. In the `with` block, handlers capture the runs."""
     if callable(getattr(pipeline, "invoke", None)):
         yield _runnable(pipeline, evals)
         return

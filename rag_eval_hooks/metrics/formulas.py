@@ -29,7 +29,7 @@ V = TypeVar("V", Support, Verdict, ChunkRelevance)
 
 _OUTSIDE: Final = NotScored(Cause.JUDGE_FAILED, "the judge's rating is outside the rating scale")
 _DETAILS: Final = {  # why a metric is undefined, by the reason of the unsure verdicts
-    CUT: "the texts were cut (see max_text_chars), and the kept part is not enough to decide {}",
+    CUT: "the sample was cut (see max_text_chars), and the kept part is not enough to decide {}",
     UNREAD: "the judge gave no readable verdict for {}",
     "": "the judge is unsure about {}",
 }

@@ -44,7 +44,7 @@ def expressions(section: str, **parts: str) -> LazyPatterns:
 
 
 def merge_matches(by_rule: Sequence[Iterable[Match]]) -> list[Match]:
-    """Merge overlapping matches. The rule that is first in `by_rule` sets the kind."""
+    """Merge overlapping matches. Of the merged matches, the earliest rule's match sets the kind."""
     ranked = [(rank, match) for rank, matches in enumerate(by_rule) for match in matches]
     merged: list[tuple[int, Match]] = []
     for rank, match in sorted(ranked, key=lambda each: (each[1].start, each[0])):
