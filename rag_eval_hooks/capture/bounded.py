@@ -99,7 +99,7 @@ class RunTable:
         return run_id in self._ended or run_id in self._ended_before
 
     def _remember(self, *run_ids: Hashable, root_id: Hashable = None) -> None:
-        """Move runs to the finished runs, so that their late events start no new request."""
+        """Mark runs as finished, so that their late events start no new request."""
         ended, runs = self._ended, self._runs
         for run_id in run_ids:
             ended[run_id] = run_id == root_id

@@ -176,7 +176,7 @@ def agree(said: Measure, stated: Measure) -> bool:
 
 
 def _is_rounded(said: Measure, one: float, two: float) -> bool:
-    """Return whether `one` may be a rounded form of `two`, within 5 %."""
+    """Return whether `one` may be a rounded form of `two`, at most 5 % away."""
     if not abs(one - two) <= 0.05 * abs(two) or (one < 1e6 and not said.rough):
         return False
     digits = len(f"{one:.9e}".partition("e")[0].rstrip("0")) - 1
