@@ -159,7 +159,7 @@ def main() -> None:
     ]
     written(rows, given.json)
     share = cached(min(given.samples, 10))
-    print(f"context text that a prompt cache served, ten metrics: {share:.0%}")
+    print(f"share of context text from the prompt cache, ten metrics: {share:.0%}")
     written(by_judge(min(given.samples, 10), given.speed), None)
 
 

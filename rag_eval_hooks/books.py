@@ -25,7 +25,7 @@ class Stats:
 
     Attributes:
         offered: Captured requests, submitted samples, samples recovered from the spool, and
-            evaluations that feedback requested. The counts from `scored` to `pending` add up to
+            evaluations that feedback caused. The counts from `scored` to `pending` add up to
             `offered`.
         scored: Requests with at least one score, except `partial` requests (see `failed`).
         sampled_out: Requests that the sample rate, a metric's rate or a rule excluded.

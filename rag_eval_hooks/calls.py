@@ -16,7 +16,7 @@ class Usage:
     If several metrics use the same call, each metric gets an equal share.
 
     Attributes:
-        calls: Number of judge requests, including retries, without embedding requests.
+        calls: Number of judge requests, including retries but not embedding requests.
         input_tokens: Reported tokens of prompts and embedded texts, or 0 if unreported.
         output_tokens: Reported tokens of replies, or 0 if unreported.
         cost: Cost in the price table's currency, or None if the model has no price.

@@ -198,8 +198,8 @@ class RagEval(OnePerProcess):
         """Evaluate a sample now, and return the outcomes by metric id.
 
         `evaluate` accepts the same samples as `submit`. `metrics` is one metric id, several ids, or
-        None for all metrics. Sampling does not apply, `stats` does not count the call, and sinks
-        do not receive the outcomes. In async code, use `aevaluate`.
+        None for all metrics. The call bypasses sampling, statistics and sinks. In async code, use
+        `aevaluate`.
 
         Raises:
             InputError: The sample has a wrong type, or a field is unknown or invalid.

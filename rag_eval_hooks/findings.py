@@ -150,7 +150,7 @@ def _check_probability(value: float | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ChunkRelevance:
-    """Whether a chunk helps to answer the question, rated from 0 to 100."""
+    """Whether a chunk helps to answer the question. `rating` is from 0 to 100."""
 
     useful: bool
     rating: float

@@ -26,7 +26,7 @@ _UNHARMED: Final = {getattr(sqlite3, f"SQLITE_{name}") for name in _HARMLESS.spl
 
 
 class SqliteFile:
-    """Thread-safe. Closes its connection before a fork: a child inherits no SQLite file locks."""
+    """Thread-safe. Closes its connection before a fork, because a child must not inherit locks."""
 
     def __init__(self, path: Path, schema: Sequence[str], *, patience: float) -> None:
         self.path = path

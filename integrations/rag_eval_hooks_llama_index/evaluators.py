@@ -35,7 +35,7 @@ def llama_index_metric(
         id: The metric's id. The default is `llama_index.` plus the name of the evaluator's class.
         needs: Fields that the sample must have. Other samples get no score.
         scale: Scale of the scores. The default is 1 to 5 for `CorrectnessEvaluator`, else 0 to 1.
-            If a result has no score, a pass gets the maximum and a fail gets the minimum.
+            A result without a score gets the maximum if it passes, and the minimum if it fails.
         timeout: Maximum number of seconds per evaluation.
 
     Raises:

@@ -43,7 +43,7 @@ _MAX_CHARS = 400_000_000
 class Recorder(RunTable, Notes):
     """Event methods take no lock, and any thread may call them. Events of one run must be in order.
 
-    After the recorder calls `on_wait`, its owner must call `sweep` regularly.
+    After the first call of `on_wait`, the owner of the recorder must call `sweep` regularly.
     """
 
     def __init__(

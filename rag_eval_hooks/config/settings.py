@@ -158,7 +158,7 @@ class RagEvalConfig(BaseModel):
             yield name, tuple(map(masked, value)) if name == "sinks" else value
 
     def for_judge(self, judge: str) -> RagEvalConfig:
-        """Return a copy with another judge. A new provider gets no old key or URL."""
+        """Return a copy with another judge. If the provider changes, drop key, headers and URL."""
         if is_one_provider(judge, self.judge):
             return self.model_copy(update={"judge": judge})
         own: dict[str, Any] = {"judge_base_url": None, "judge_api_key": None}

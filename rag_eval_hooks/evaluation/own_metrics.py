@@ -165,9 +165,9 @@ class Criterion(Metric):
     A separate judge call checks the answer. An uncalibrated heuristic judge gives no score.
 
     Args:
-        text: A predicate such as `mentions the notice period`, or a sentence that starts with a
-            capital letter. The subject of the predicate is the answer.
-        name: The metric's id is `criterion.<name>`. The default comes from the text.
+        text: A predicate about the answer, such as `mentions the notice period`. Or a full sentence
+            that starts with a capital letter.
+        name: The metric's id is `criterion.<name>`. The default is made from `text`.
 
     Raises:
         ConfigError: The text is blank.

@@ -26,7 +26,7 @@ class Metric:
             `rag_eval_hooks.findings.made` returns a finding, or raises `Unavailable`.
         needs: Fields that the sample must have, else the outcome is `missing_input`.
         findings: Findings that `score` reads.
-        reads: Function that returns which of `findings` the metric needs for one sample. The
+        reads: Function that returns the members of `findings` that one sample needs. The
             evaluator calls `reads` before each round of judge calls, with the known findings.
         scale: Range of the values, and whether higher is better.
         summary: One sentence that explains the value.

@@ -31,7 +31,7 @@ class PromptKind(StrEnum):
 
 
 class Unit(StrEnum):
-    """Kind of input part. Each element of a reply describes one such part."""
+    """The part of a sample that one element of a reply describes, or the whole sample."""
 
     WHOLE = "whole"
     SENTENCE = "sentence"
