@@ -31,7 +31,7 @@ ROOMS: Final = (
     Room("fleet", ("../integrations/rag_eval_hooks_celery",), 500, 413),
     Room("books", ("books.py", "memory.py"), 260, 247),
     Room("telemetry", ("telemetry",), 1250, 1271),
-    Room("config", ("config",), 600, 608),
+    Room("config", ("config",), 600, 622),
     Room("redaction", ("redaction",), 750, 642),
     Room("results, datasets", ("results", "datasets"), 1700, 2118),
     Room("cli", ("cli",), 1000, 859),

@@ -24,6 +24,7 @@ from rag_eval_hooks.errors import ConfigError, nearest
 _logger = logging.getLogger("rag_eval_hooks")
 PREFIX: Final = "RAG_EVAL_"
 _OTHER_PREFIX: Final = re.compile(r"RAG_?EVALS?_(HOOKS?_)?(?<!RAG_EVAL_)")
+_FILE_VARIABLE: Final = "RAG_EVAL_CONFIG_FILE"
 _CONTENT_VARIABLE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 # Kubernetes sets such variables if a Service's name starts with `rag-eval`.
 _OF_KUBERNETES: Final = re.compile(r"_SERVICE_(HOST|PORT)(_\w+)?$|_PORT(_\d+_[A-Z]+(_[A-Z]+)?)?$")
@@ -50,15 +51,15 @@ def merged(
     file: str | os.PathLike[str] | None = None,
 ) -> tuple[dict[str, Any], dict[str, str], set[str]]:
     """Return values, origins, and names that variables such as `OPENAI_BASE_URL` set."""
-    variables = _variables(settings)
-    named = variables.pop("config_file", None)
-    file = file or named
+    _check_variables(settings)
+    file = file or os.environ.get(_FILE_VARIABLE)
     from_file = _read(Path(file)) if file else {}
     for table, inner in from_file.items():
         # In TOML, all lines after a table's header belong to the table.
         if isinstance(inner, dict) and (names := settings.model_fields.keys() & inner.keys()):
             wants = f"above the table [{table}]"
             raise ConfigError(min(names), f"in the table [{table}]", wants, source=f"file {file}")
+    variables = _variables(settings)
     own = {**from_file, **variables, **explicit}
     shared = _shared_variables(own)
     origins = (
@@ -71,19 +72,32 @@ def merged(
     return values | own, origins, values.keys() - own.keys()
 
 
-def _variables(settings: type[BaseModel]) -> dict[str, Any]:
-    known, found = {*settings.model_fields, "config_file"}, dict[str, str]()
+def _variables(settings: Any) -> dict[str, Any]:
+    if not any(name.upper().startswith(PREFIX) for name in os.environ):
+        return {}
+    # A slow import, which only variables need.
+    from pydantic_settings import EnvSettingsSource
+
+    class Variables(EnvSettingsSource):
+        def prepare_field_value(
+            self, field_name: str, field: FieldInfo, value: Any, value_is_complex: bool
+        ) -> Any:
+            return None if value is None else from_text(field, value)
+
+    return Variables(settings, env_prefix=PREFIX, env_ignore_empty=True)()
+
+
+def _check_variables(settings: type[BaseModel]) -> None:
+    known = {*settings.model_fields, "config_file"}
     for variable, text in os.environ.items():
         name = variable.upper().removeprefix(PREFIX)
-        if name != variable.upper() and text and not _OF_KUBERNETES.search(variable):
-            if name.lower() not in known:
-                raise unknown_setting(name.lower(), known, prefix=PREFIX)
-            found[name.lower()] = text
+        ours = name != variable.upper() and text and not _OF_KUBERNETES.search(variable)
+        if ours and name.lower() not in known:
+            raise unknown_setting(name.lower(), known, prefix=PREFIX)
         other = _OTHER_PREFIX.match(variable.upper())
         if other and (meant := variable.upper()[other.end() :]).lower() in known:
             told = "The variable %s has no effect. Did you mean %s%s?"
             _logger.warning(told, variable, PREFIX, meant)
-    return given_texts(settings, found)
 
 
 def from_text(field: FieldInfo, text: str) -> object:
