@@ -75,9 +75,7 @@ class Incidents:
 
 
 def _warn(message: str) -> None:
-    _logger.warning(
-        "%s The log shows only the first case. stats() counts every case.", _ended(message)
-    )
+    _logger.warning("%s Only the first case is logged. stats() counts every case.", _ended(message))
 
 
 def _ended(text: str) -> str:
