@@ -1,4 +1,4 @@
-"""Law 2 as a state machine: offered = scored + sampled out + dropped + failed + pending."""
+"""Law 2 as a state machine: each offered request has exactly one outcome, or is pending."""
 
 from __future__ import annotations
 
