@@ -99,7 +99,7 @@ def delivered(sink: AnySink, evaluations: Sequence[Evaluation]) -> float:
     delivery = Dispatch([sink], RagEvalConfig(), incidents, outbox, revive=from_text)
     began = time.monotonic()
     for one in evaluations:
-        delivery.put(one, None)
+        delivery.put(one, delivery.sinks_of(one), None)
     delivery.flush(300)
     took = time.monotonic() - began
     delivery.close()

@@ -158,13 +158,22 @@ def rows_in(value: Any, depth: int = _LEVELS) -> Rows:
 
 
 def added_rows(values: Sequence[Any], replies: Collection[str | None]) -> Rows:
-    """Yield lists of texts. Skip a single text that is a small part of a step's text."""
-    told = (text for value in values for text in texts_in(value) if text not in replies)
-    whole = sum(map(width, told))
+    """Skip a lone text, such as a scene's description, if a step added much other text."""
+    told = {text for value in values for text in texts_in(value) if json_in(text) is None}
     for contexts in (rows for value in values for rows in rows_in(value)):
         first = contexts[0]
-        if len(contexts) > 1 or first.metadata or width(first.text) >= _MAIN_SHARE * whole:
+        if len(contexts) > 1 or first.metadata or _is_main(first.text, told.difference(replies)):
             yield contexts
+
+
+def _is_main(text: str, told: Collection[str]) -> bool:
+    left = width(text) * (1 - _MAIN_SHARE) / _MAIN_SHARE
+    for other in told:
+        # A prompt contains the text, and the text may contain fields of its JSON.
+        left -= 0 if other in text or text in other else width(other)
+        if left < 0:
+            return False
+    return True
 
 
 def _in_values(held: Mapping[str, Any], depth: int) -> Rows:

@@ -114,8 +114,8 @@ class Recorder(RunTable, Notes):
         if self.skips(run_id, parent_id, kind) or run_id in self._runs:
             return None
         # Applications may reuse the id of a finished root for a new root.
-        was_root = self._ended.get(run_id, self._ended_before.get(run_id))
-        if was_root is not None and not (was_root and parent_id is None):
+        was_root = self._ended.get(run_id) or self._ended_before.get(run_id)
+        if self._has_ended(run_id) and not (was_root and parent_id is None):
             return None
         parent = self.of_open_request(parent_id)
         # `_remember` adds an id to the ended runs before it removes the id from `_runs`. If we

@@ -49,7 +49,7 @@ Url: TypeAlias = Annotated[str, AfterValidator(_url)] | None
 Count: TypeAlias = Annotated[int, BeforeValidator(_no_bool), Field(ge=1)]
 Number: TypeAlias = Annotated[float, BeforeValidator(_no_bool), Field(allow_inf_nan=False)]
 Seconds: TypeAlias = Annotated[Number, Field(gt=0)]
-Rate: TypeAlias = Annotated[Number, Field(ge=0, le=1)]
+Rate: TypeAlias = Annotated[float, BeforeValidator(_no_bool), Field(ge=0, le=1)]
 Names: TypeAlias = Annotated[tuple[str, ...], ONE_OR_MORE]
 Path: TypeAlias = Annotated[
     str | None, BeforeValidator(lambda value: None if value == "none" else value)

@@ -76,9 +76,8 @@ class Dispatch:
     def encoder(self, evaluation: Evaluation) -> Callable[[], str]:
         return partial(evaluation_to_text, evaluation, self._mark)
 
-    def put(self, evaluation: Evaluation, job: Job | None) -> None:
-        """Queue a new evaluation for its sinks. Count an incident for a sink that refuses it."""
-        sinks = self.sinks_of(evaluation)
+    def put(self, evaluation: Evaluation, sinks: Collection[str], job: Job | None) -> None:
+        """Queue a new evaluation for `sinks`. Count an incident for each other sink."""
         self._queue(evaluation, sinks, job)
         for key in self._queues.keys() - sinks if evaluation.scores else ():
             kind = f"sink {self._queues[key].sink.name}: results are not sent (no recorded span)"

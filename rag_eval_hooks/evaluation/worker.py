@@ -115,8 +115,7 @@ class Worker:
             self._queue.append(job)
             self.waiting_chars += 0 if reserved else job.size or 0
             self._wake()
-        if self._thread is None:
-            self._start()
+        self._start()
         return None
 
     def run(self, function: Callable[[], Awaitable[R]]) -> R:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from operator import attrgetter
 from types import SimpleNamespace
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from rag_eval_hooks.calls import Usage
 from rag_eval_hooks.errors import ConfigError, check_type
@@ -65,6 +65,9 @@ class MetricSummary(SimpleNamespace):
         self.is_screening = any(one.screening for one in ranked)  # by an uncalibrated judge
         # Fewer than ten scores represent over a twentieth of the traffic.
         self.is_rare = rare_variance(list(map(weight_of, drawn))) > 0
+
+    def __reduce__(self) -> Any:
+        return object.__reduce_ex__(self, 2)  # `copy` and `pickle` do not call `__init__`
 
     @property
     def counts(self) -> dict[str, int]:

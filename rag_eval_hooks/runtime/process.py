@@ -134,8 +134,9 @@ async def _ending_of(pipeline: Pipeline, request: Request) -> Ending:
 
 async def _passed_on(pipeline: Pipeline, request: Request, evaluation: Evaluation) -> Ending:
     ending, delivery, job = Ending.of(evaluation), pipeline.delivery, None
+    sinks = delivery.sinks_of(evaluation)
     if pipeline.outbox.is_durable:
-        sinks, encode = delivery.sinks_of(evaluation), delivery.encoder(evaluation)
+        encode = delivery.encoder(evaluation)
         job = request.entry or Job(set(), encode, request.accepted_at)
         # Store the results before sinks receive them.
         stored = pipeline.outbox.end(job, EVALUATE, sinks, encode)
@@ -145,7 +146,7 @@ async def _passed_on(pipeline: Pipeline, request: Request, evaluation: Evaluatio
         # `FeedbackDesk` keeps the request for an hour, so drop the result here.
         request.entry = None
     pipeline.tell("evaluated", request, evaluation)
-    delivery.put(evaluation, job)
+    delivery.put(evaluation, sinks, job)
     return ending
 
 

@@ -38,12 +38,11 @@ class Dispatched:
 
     def put(self, *evaluations: Evaluation) -> None:
         for evaluation in evaluations:
-            job = None
+            sinks, job = self.dispatch.sinks_of(evaluation), None
             if self.outbox.is_durable:
-                encode = self.dispatch.encoder(evaluation)
-                job = Job({*self.dispatch.sinks_of(evaluation)}, encode)
+                job = Job({*sinks}, self.dispatch.encoder(evaluation))
                 assert self.outbox.end(job, EVALUATE).result(60)
-            self.dispatch.put(evaluation, job)
+            self.dispatch.put(evaluation, sinks, job)
 
     def counts(self) -> Mapping[str, int]:
         return self.incidents.counts()

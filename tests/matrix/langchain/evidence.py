@@ -248,6 +248,16 @@ RETRIEVED: dict[str, tuple[Callable[[], Any], str, list[str]]] = {
         BOTH,
         [*HITS, TEXT],
     ),
+    "a passage as JSON": (
+        steps(put(kit.SHOWN, json.dumps([TEXT], ensure_ascii=False)), tell(PART, kit.SHOWN)),
+        PART,
+        [TEXT],
+    ),
+    "a passage next to its prompt": (
+        steps(lambda _: {kit.SHOWN: TEXT, kit.FOUND: f"{THIRD}\n{TEXT}"}, tell(PART, kit.SHOWN)),
+        PART,
+        [TEXT],
+    ),
     "rows with a score": (
         steps(put(kit.SHOWN, [(TEXT, 0.5), ({"text": OTHER}, 0.4)]), tell(PART, kit.SHOWN)),
         PART,
