@@ -139,7 +139,7 @@ class RateLimit:
         self._share = AdmittedShare(clock)
 
     def admit(self) -> float | None:
-        """Return the estimated fraction of admitted samples, or None to reject the sample."""
+        """Admit or reject a sample. Return the estimated share of admitted samples, or None."""
         with self._lock:
             now = self._clock()
             admitted = all(

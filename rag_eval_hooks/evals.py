@@ -177,7 +177,7 @@ class RagEval(OnePerProcess):
         The id is a trace id, a sample id, or the framework's root run id. In a trace with several
         answers, the latest answer gets the feedback. If the feedback matches a tail rule, the
         evaluator evaluates the request. If `reference` is new, the evaluator computes the metrics
-        that need a reference and that sampling chose. Returns True if the feedback is queued.
+        that need a reference, within their sample rates. Returns True if the feedback is queued.
 
         The evaluator remembers the last 1,000 requests for one hour. Feedback on other requests
         goes to the processes that share the spool, or only to sinks if there is no spool. See

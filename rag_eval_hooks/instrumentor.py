@@ -36,9 +36,9 @@ class RagEvalInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     ```
 
     The span processors that exist at start-up hold RAG spans until scores arrive. In a Chainlit
-    application, the shutdown waits for pending evaluations. At SIGTERM, the process also waits for
-    them if the application does not handle SIGTERM. The class is a singleton. Its attribute `evals`
-    is the evaluator, or None if capture is off.
+    application, the shutdown waits for pending evaluations. An application without a handler for
+    SIGTERM waits at SIGTERM, too. The class is a singleton. Its attribute `evals` is the evaluator,
+    or None if capture is off.
     """
 
     evals: RagEval | None = None

@@ -34,7 +34,7 @@ def _attached(changed: context.Context) -> Iterator[None]:
 
 
 def suppressed(owner: object = None) -> AbstractContextManager[None]:
-    """For background tasks only, because the block hides the caller's OpenTelemetry context."""
+    """Use only in background tasks: the `with` block hides the caller's OpenTelemetry context."""
     return _attached(context.set_value(_OWNER, owner, _SUPPRESSING))
 
 

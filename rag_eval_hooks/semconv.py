@@ -105,5 +105,5 @@ def eval_key(metric_id: str, field: str) -> str:
 
 
 def evaluation(index: int, field: str) -> str:
-    """Return OpenInference's key. The first result has the index 0."""
+    """Return OpenInference's attribute key for a field of the result with this index."""
     return f"evaluations.{index}.evaluation.{field}"

@@ -158,7 +158,7 @@ def rows_in(value: Any, depth: int = _LEVELS) -> Rows:
 
 
 def added_rows(values: Sequence[Any], replies: Collection[str | None]) -> Rows:
-    """Skip a lone text, such as a scene's description, if a step added much other text."""
+    """Skip a lone text, such as a scene's description, if the step added much other text."""
     told = {text for value in values for text in texts_in(value) if json_in(text) is None}
     for contexts in (rows for value in values for rows in rows_in(value)):
         first = contexts[0]

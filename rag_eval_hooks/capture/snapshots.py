@@ -1,7 +1,7 @@
 """Copies a framework's values, within limits. Another thread can read the copies later.
 
-Copying runs no code of the application except `as_context`. While a value does not change, each
-event gets the same copy of it. Readers can therefore compare copies by identity.
+Copying runs no code of the application except `as_context`. As long as a value does not change, all
+its copies are the same object. Readers can therefore compare copies by identity.
 """
 
 from __future__ import annotations

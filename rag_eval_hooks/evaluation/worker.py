@@ -87,7 +87,7 @@ class Worker:
         return max(0, (self._queue_size + 1) // 2 - len(self._queue) - self._reserved)
 
     def reserve(self, size: int) -> str | None:
-        """Return the reason for a refusal. Without one, callers must call `put` or `release`."""
+        """Return the reason for a refusal. After None, callers must call `put` or `release`."""
         if self._thread is None and not (self._closed or self._start()):
             return "no_thread"
         with self._lock:

@@ -105,7 +105,7 @@ class Memo:
 
     def _failed(self, error: Exception) -> None:
         self._failures += 1
-        self._incidents.report("judge memo on disk", error)
+        self._incidents.report("judge cache on disk", error)
 
 
 def memo_key(model: str, scope: str, asked: object) -> bytes:

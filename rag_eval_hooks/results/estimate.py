@@ -125,7 +125,7 @@ def mean_of(
 
 
 def rare_variance(weights: Sequence[float]) -> float:
-    """Return extra variance for rare strata, whose values may all be equal by chance.
+    """Return variance to add for strata with few samples, which may have equal values by chance.
 
     Samples with the same weight form a stratum. The method follows Agresti and Coull (1998).
     """

@@ -59,8 +59,8 @@ class Results:
     Attributes:
         skipped: Number of lines that the last iteration skipped, by reason. `cut`: a process died
             while writing the line. `unreadable`: the line is not a result. `newer`: a newer version
-            wrote the line. `repeated`: an earlier line has the same result. `feedback`: the line is
-            a feedback.
+            wrote the line. `repeated`: an earlier line has the same result. `feedback`: the line
+            records feedback.
     """
 
     def __init__(self, places: Iterable[Any]) -> None:

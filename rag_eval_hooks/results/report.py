@@ -1,4 +1,4 @@
-"""Collects the figures of a report, and converts the figures to plain types."""
+"""Collects the numbers of a report, and converts the numbers to plain Python types."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def check_key(rows: Sequence[Evaluation], by: By, name: str = "by") -> None:
 
 
 def in_sample(scored: Sequence[D | None]) -> list[D | None]:
-    """Replace scores outside the random sample by None. Results of a data set keep all scores."""
+    """Replace scores of samples that were not drawn by None, except in results of a data set."""
     is_random = any(one and one[1].probability for one in scored)
     return [one if one and (one[1].probability or not is_random) else None for one in scored]
 

@@ -36,7 +36,7 @@ def compiled(
     parts: Mapping[str, str] | None = None,
     flags: int = re.IGNORECASE,
 ) -> LazyPatterns:
-    """In each pattern, replace `<name>` by `parts[name]`. If `parts` is None, use `given[name]`."""
+    """Replace `<name>` in a pattern by `parts[name]`. Without parts, insert `given[name]`."""
     texts = {name: "|".join(one) if isinstance(one, list) else one for name, one in given.items()}
     inserted = {name for text in texts.values() for name in _PART.findall(text)}
     left_out, known = (inserted, texts) if parts is None else (set[str](), parts)

@@ -16,8 +16,8 @@ class PhoenixSink(PlatformSink):
     One HTTP request contains the scores of several samples.
 
     Phoenix keeps one annotation per span, name and identifier. A repeated score therefore replaces
-    the earlier score. If Phoenix does not have the span yet, the sink retries. After
-    the last attempt, Phoenix keeps the score until the span arrives, for at most ten minutes.
+    the earlier score. If Phoenix does not have the span yet, the sink retries. At
+    the last attempt, Phoenix accepts the score, and waits at most ten minutes for the span.
 
     Args:
         url: URL of Phoenix, such as `http://localhost:6006`.
