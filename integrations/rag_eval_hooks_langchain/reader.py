@@ -12,14 +12,13 @@ from rag_eval_hooks.capture import CaptureOptions, Origin, Recorder, Run, RunKin
 from rag_eval_hooks.capture.copied import Message, entries, fresh, named, state_update
 from rag_eval_hooks.capture.documents import (
     DOCUMENT_KEYS,
-    added_rows,
     contexts_in,
     documents_in,
     holds_documents,
     rows_in,
 )
 from rag_eval_hooks.capture.provenance import looks_up
-from rag_eval_hooks.capture.reader import BaseReader
+from rag_eval_hooks.capture.reader import BaseReader, added_rows
 from rag_eval_hooks.capture.readings import (
     answer_of,
     as_json,
@@ -135,8 +134,7 @@ class Reader(BaseReader):
         self._note_lists(run, found)
         if not run.outermost:
             values = _new_values(outputs, given, DOCUMENT_KEYS if found else ())
-            replies = {model.text for model in run.interaction.models}
-            rows = added_rows(_unseen(run, values), replies)
+            rows = added_rows(run, _unseen(run, values))
             self._note_lists(run, rows, Origin.STEP)
 
     def _note_lists(

@@ -14,12 +14,11 @@ from rag_eval_hooks.capture.copied import Message, entries, found_nothing
 from rag_eval_hooks.capture.documents import (
     DOCUMENT_KEYS,
     Lists,
-    added_rows,
     documents_in,
     record_in,
     rows_in,
 )
-from rag_eval_hooks.capture.reader import BaseReader
+from rag_eval_hooks.capture.reader import BaseReader, added_rows
 from rag_eval_hooks.capture.snapshots import Opaque, Record
 from rag_eval_hooks.capture.text_forms import fold, is_distinctive
 from rag_eval_hooks.incidents import Incidents
@@ -159,7 +158,7 @@ class Reader(BaseReader):
         is_event = isinstance(result, Record) and issubclass(result.kind, Event)
         # An event's fields are unrelated texts, like the entries of a store.
         values = list(result.held.values()) if is_event else [result]
-        for contexts in added_rows(values, {model.text for model in run.interaction.models}):
+        for contexts in added_rows(run, values):
             # A text that contains the question is a prompt.
             if texts := [one for one in contexts if not (question and question in one.text)]:
                 self._note(run, texts, Origin.STEP)

@@ -22,7 +22,6 @@ from rag_eval_hooks.capture.copied import (
     is_message,
     json_in,
     state_update,
-    texts_in,
 )
 from rag_eval_hooks.capture.snapshots import Record
 from rag_eval_hooks.capture.text_forms import is_distinctive, is_distinctive_text, width
@@ -39,7 +38,6 @@ _ID_KEYS = ("id", "_id", "doc_id", "chunk_id", "key", "url", "source")
 _SCALARS = (int, float, Decimal, date, time, timedelta, UUID, type(None))
 _LONG_TEXT = 40
 """Minimum width of a separate text. A shorter text is a field of a record."""
-_MAIN_SHARE = 0.75
 _PASSAGE_ID = re.compile(
     r"(?:[a-z]|doc(?:ument)?|chunk|node|id|passage|source|hit)?[\W_]{0,3}\d[\w-]*", re.I
 )
@@ -155,25 +153,6 @@ def rows_in(value: Any, depth: int = _LEVELS) -> Rows:
     elif (held := entries(value)) is not None:
         record = record_in(value)
         yield from _in_values(held, depth - 1) if record is None else [(record,)]
-
-
-def added_rows(values: Sequence[Any], replies: Collection[str | None]) -> Rows:
-    """Skip a lone text, such as a scene's description, if the step added much other text."""
-    told = {text for value in values for text in texts_in(value) if json_in(text) is None}
-    for contexts in (rows for value in values for rows in rows_in(value)):
-        first = contexts[0]
-        if len(contexts) > 1 or first.metadata or _is_main(first.text, told.difference(replies)):
-            yield contexts
-
-
-def _is_main(text: str, told: Collection[str]) -> bool:
-    left = width(text) * (1 - _MAIN_SHARE) / _MAIN_SHARE
-    for other in told:
-        # A prompt contains the text, and the text may contain fields of its JSON.
-        left -= 0 if other in text or text in other else width(other)
-        if left < 0:
-            return False
-    return True
 
 
 def _in_values(held: Mapping[str, Any], depth: int) -> Rows:

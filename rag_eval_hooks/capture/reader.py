@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from functools import cache, partial
-from typing import Any
+from typing import Any, Final
 
-from rag_eval_hooks.capture.copied import Read, entries, named
-from rag_eval_hooks.capture.documents import contexts_in
+from rag_eval_hooks.capture.copied import Read, entries, json_in, named, texts_in
+from rag_eval_hooks.capture.documents import Rows, contexts_in, rows_in
 from rag_eval_hooks.capture.options import CaptureOptions, converted
 from rag_eval_hooks.capture.recorder import Recorder
 from rag_eval_hooks.capture.records import Cut, Origin, Run
 from rag_eval_hooks.capture.snapshots import ATOMS, Copier, Form
+from rag_eval_hooks.capture.text_forms import width
 from rag_eval_hooks.incidents import Incidents, place_of_caller
 from rag_eval_hooks.sample import Context
+
+_MAIN_SHARE: Final = 0.75
 
 
 @cache
@@ -125,3 +128,23 @@ class BaseReader:
         elif run.outermost and not run.interaction.lists_of(Origin.CHOSEN):
             # Report only the root's output, because the function may not fit every step's output.
             self._report_choice("contexts", result)
+
+
+def added_rows(run: Run, values: Sequence[Any]) -> Rows:
+    """Skip a lone text, such as a scene's description, if the step added much other text."""
+    told = {text for value in values for text in texts_in(value) if json_in(text) is None}
+    told.difference_update(model.text or "" for model in run.interaction.models)
+    for contexts in (rows for value in values for rows in rows_in(value)):
+        first = contexts[0]
+        if len(contexts) > 1 or first.metadata or _is_main(first.text, told):
+            yield contexts
+
+
+def _is_main(text: str, told: Collection[str]) -> bool:
+    left = width(text) * (1 - _MAIN_SHARE) / _MAIN_SHARE
+    for other in told:
+        # A prompt contains the text, and the text may contain fields of its JSON.
+        left -= 0 if other in text or text in other else width(other)
+        if left < 0:
+            return False
+    return True

@@ -64,7 +64,7 @@ def test_cut_context_is_no_missing_support(
     share, rating, recall = (outcomes[name] for name in ids)
     for one in (share, recall):
         assert (one.value, len(one.warnings)) == (value, warnings)
-        assert value is not None or "were cut" in one.detail  # type: ignore[union-attr]
+        assert value is not None or "max_text_chars" in one.detail  # type: ignore[union-attr]
     assert (rating.value is None) is (cut == ("contexts[3].text",) and missing > 0)
 
 
