@@ -1,4 +1,4 @@
-"""Explanations of outcomes and scores, for people and telemetry."""
+"""Explains a request's outcome, and turns a score's explanation into JSON or text."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _REASON_CHARS: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """The outcome of one request and its reason. Contains no texts of the request.
+    """What happened to one request, and why. Contains no question, context or answer.
 
     Attributes:
-        key: Trace id, or the id of the sample or root run if there is no trace.
+        key: Trace id. Without a trace, the id of the sample or of the framework's root run.
         outcome: `pending`, `scored`, `sampled_out`, `dropped` or `failed`, as in `Stats`.
-        reason: Reason of a dropped or failed request, as in `Stats`. For a sampled-out request, the
-            rule that set the rate: `ratio`, `rule:<name>` or `tail:<name>`.
-        absent: Cause and detail for each metric without a score.
+        reason: Why the request was dropped or failed, as in `Stats`. For a sampled-out request, the
+            rule that set the sample rate: `ratio`, `rule:<name>` or `tail:<name>`.
+        absent: For each metric without a score, the cause and its detail.
         sample_id: Id of the evaluated sample, or None without an evaluation.
-        probability: Inclusion probability of a sampled-out request.
+        probability: Inclusion probability of a sampled-out request, else None.
     """
 
     key: str
@@ -57,7 +57,10 @@ class Explanation:
 
 
 def explain(value: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
-    """Return None if the explanation is empty or too long. Without `content`, omit all texts."""
+    """Return the explanation as JSON, or None if the explanation is empty or too long.
+
+    Without `content`, the JSON contains no text of the request.
+    """
     for number, (share, items) in enumerate(_FORMS):
         plain = _form(value, int(limit * share) if content else None, items, _DEPTH)
         if not plain:
@@ -161,7 +164,7 @@ def _line(item: Mapping[str, Any], name: str) -> str:
 
 
 def encodable(text: str) -> str:
-    """Replace lone surrogates, which UTF-8 cannot encode."""
+    # UTF-8 cannot encode lone surrogates.
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 

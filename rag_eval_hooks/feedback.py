@@ -1,4 +1,4 @@
-"""`Feedback`, an opinion on one answer."""
+"""`Feedback`: a user's opinion on one answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Feedback:
         label: A word such as `thumbs_down`, or None.
         reference: The correct answer, or None.
         time: Time of the feedback in nanoseconds since the epoch.
-        id: Unique id of this feedback. Equality ignores the id.
+        id: Unique id of this feedback. `==` does not compare the id.
         sample_id: The sample's id, or None if unknown.
         trace_id: The RAG span's trace id, 32 hex digits, or None without a span.
         span_id: The RAG span's id, 16 hex digits, or None without a span.

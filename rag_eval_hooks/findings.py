@@ -1,4 +1,4 @@
-"""Findings about a sample, which all metrics share."""
+"""Findings: facts about one sample that a judge finds and that all metrics share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Finding(StrEnum):
-    """Kinds of findings. `Findings` has a field for each kind."""
+    """Kinds of findings. `Findings` has one field per kind, with the same name."""
 
     ANSWER_CLAIMS = "answer_claims"
     REFERENCE_CLAIMS = "reference_claims"
@@ -47,11 +47,9 @@ TOKEN_SCORED: Final = frozenset({Finding.TOKEN_SCORE})
 
 
 class Maker(NamedTuple):
-    """The judge of a finding. A `screening` judge only suggests samples to review."""
-
     name: str
     kind: AnnotatorKind
-    screening: bool = False
+    screening: bool = False  # the judge's scores only suggest which samples a person should review
 
     @classmethod
     def of(cls, judge: Any) -> Maker:
@@ -80,13 +78,13 @@ class Support:
 
     Attributes:
         by_chunk: One flag per chunk, True if the chunk alone supports the claim.
-        together: True if no single chunk supports the claim, but several chunks together do.
-        verdict: The default is `supported` if any chunks support the claim, else `not_stated`.
-        quote: Words of a chunk that decide the verdict, or empty.
-        probability: Calibrated probability in [0, 1] that the claim is supported, or None.
-        warning: Reason to distrust the verdict, or empty.
-        judge: Name of the judge if the sample has several judges, else empty.
-        sent_on: Probability that a cascade asks the second judge, or None.
+        together: True if only several chunks together support the claim, and no chunk alone does.
+        verdict: The default is `supported` if the chunks support the claim, else `not_stated`.
+        quote: The words of a chunk that decided the verdict, or empty.
+        probability: The judge's probability in [0, 1] that the claim is supported, or None.
+        warning: A reason to distrust the verdict, or empty.
+        judge: Name of the judge that gave the verdict, set only by a `Cascade`.
+        sent_on: Probability with which a `Cascade` asks its second judge about the claim, or None.
     """
 
     by_chunk: tuple[bool, ...]
@@ -121,9 +119,10 @@ class Support:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A yes-or-no verdict and its reason. If `sure` is False, ignore `holds`.
+    """A yes-or-no verdict and its reason. If `sure` is False, `holds` means nothing.
 
-    `Support` describes the fields `probability`, `judge`, `sent_on` and `warning`.
+    The fields `probability`, `judge`, `sent_on` and `warning` have the same meaning as in
+    `Support`.
     """
 
     holds: bool
@@ -139,7 +138,6 @@ class Verdict:
 
 
 def is_close(probability: float | None) -> bool:
-    """Return True if a claim's probability of support is too close to 0.5 to decide."""
     return probability is not None and 0.3 < probability < 0.7
 
 
@@ -150,7 +148,7 @@ def _check_probability(value: float | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ChunkRelevance:
-    """Whether a chunk helps to answer the question. `rating` is from 0 to 100."""
+    """Whether a chunk helps to answer the question. `rating` is from 0 (useless) to 100."""
 
     useful: bool
     rating: float
@@ -168,10 +166,8 @@ class Questions:
 
 @dataclass(frozen=True, slots=True)
 class Stance:
-    """Flags for `answer` and `reference`. A flag is True if the text states nothing checkable."""
-
-    answer: bool
-    reference: bool = False
+    answer: bool  # True if the answer states nothing that can be checked
+    reference: bool = False  # True if the reference states nothing that can be checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,13 +206,17 @@ Pair: TypeAlias = tuple[int | None, int | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """All findings about one sample. `made` returns a finding's value.
+    """All findings about one sample. `made(findings.<field>)` returns the value of a field.
 
-    Each list has one entry per claim, chunk, entity or generated question, in the same order.
-    `question_similarity` and `answer_similarity` are cosines in [-1, 1]. `direct_relevance` is 0,
-    0.25, 0.5, 0.75 or 1. A `Rating` is in [1, 5]. `accuracy_ratings` is a pair in [0, 4].
-    `context_ratings` and `groundedness_ratings` are pairs in [0, 2]. At most one rating of a pair
-    is None. If a sample has several judges, `by` names the judges of each finding.
+    A tuple of verdicts or ratings has one entry per claim, entity or chunk, in the same order.
+    `question_similarity` has one cosine in [-1, 1] per generated question. `answer_similarity` is
+    one cosine. `direct_relevance` is 0, 0.25, 0.5, 0.75 or 1. The value of a `Rating` is in [1, 5].
+
+    Each field of type `Pair` holds two independent ratings, and at most one of them is None. The
+    ratings are in [0, 4] for `accuracy_ratings`, and in [0, 2] for `context_ratings` and
+    `groundedness_ratings`.
+
+    `by` names the judges of each finding, if the sample has several judges.
     """
 
     answer_claims: Made[tuple[str, ...]] = _NOT_ASKED

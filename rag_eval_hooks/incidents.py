@@ -1,4 +1,4 @@
-"""Counts caught exceptions, and logs the first exception of each kind."""
+"""Counts the exceptions that this package catches, and logs the first exception of each kind."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ class Incidents:
         self._lock = threading.Lock()  # a fork may have copied a held lock
 
     def report(self, origin: str, error: BaseException) -> None:
-        """Log the first exception of each kind, without its message, which may quote a request."""
+        """Count an exception, and log the first of its kind.
+
+        The log omits the exception's message, because the message may quote a request.
+        """
         # Celery and RQ raise exceptions in signal handlers at time limits.
         if _is_from_signal_handler(error):
             raise error
@@ -49,7 +52,7 @@ class Incidents:
                 _logger.debug("%s raised", origin, exc_info=error)
 
     def count(self, kind: str, times: int = 1, *, detail: str = "") -> None:
-        """Neither `kind` nor `detail` may quote a request."""
+        # `kind` and `detail` appear in the log, so they must not quote a request.
         if times and self._is_first(kind, times):
             # Capitalize the first word, unless the word is a value such as `judge_failed`.
             told = re.sub(r"^[a-z](?=[a-z]*[ :])", lambda first: first[0].upper(), detail)
@@ -125,7 +128,7 @@ def is_ours(error: BaseException) -> bool:
 
 
 def stated_in(error: BaseException) -> str:
-    """Return the part of our error's message that is safe to log, or an empty string."""
+    # Only messages of this package are safe to log. Any other message may quote a request.
     if not isinstance(error, InputError | RedactionError) or not is_ours(error):
         return ""
     return error.stated if isinstance(error, InputError) else str(error)
@@ -138,7 +141,7 @@ def in_words(who: str, error: BaseException) -> str:
 
 
 def place_in_application(error: BaseException) -> str:
-    """Return file and line of the application's function that raised, or an empty string."""
+    """Return the file and line of the application's code that raised the error, or ""."""
     file = place = ""
     for frame, line in _frames(error):
         name = frame.f_code.co_filename

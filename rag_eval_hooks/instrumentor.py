@@ -35,17 +35,20 @@ class RagEvalInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     RAG_EVAL_SAMPLE_RATE=0.1 opentelemetry-instrument python app.py
     ```
 
-    The span processors that exist at start-up hold RAG spans until scores arrive. In a Chainlit
-    application, the shutdown waits for pending evaluations. An application without a handler for
-    SIGTERM waits at SIGTERM, too. The class is a singleton. Its attribute `evals` is the evaluator,
-    or None if capture is off.
+    The span processors that exist at start-up hold RAG spans until scores arrive.
+
+    Before the process exits, the process waits for pending evaluations. The setting `exit_timeout`
+    limits this wait. The process also waits at SIGTERM if the application does not handle SIGTERM.
+    A Chainlit application waits when Chainlit shuts down.
+
+    The class is a singleton. Its attribute `evals` is the evaluator, or None if capture is off.
     """
 
     evals: RagEval | None = None
     _enabled: tuple[ModuleType, ...] = ()
 
     def instrumentation_dependencies(self) -> Collection[str]:
-        """Return no dependencies, because `instrument` checks each framework separately."""
+        # `instrument` checks each framework separately.
         return ()
 
     def _instrument(self, **kwargs: Any) -> None:

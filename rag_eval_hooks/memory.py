@@ -1,4 +1,4 @@
-"""The memory of recent requests that feedback may name."""
+"""Keeps recent requests, so that later feedback finds its request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from rag_eval_hooks.sample import Sample
 
 
 class Memory:
-    """If all texts exceed `FEEDBACK_CHARS`, the oldest requests lose their texts. Thread-safe."""
+    """The recent requests, and their texts while there is room. Thread-safe.
+
+    If the texts together exceed `FEEDBACK_CHARS` characters, the oldest requests lose their texts.
+    """
 
     def __init__(self) -> None:
         self._size, self._seconds = limits.FEEDBACK_SAMPLES, limits.FEEDBACK_SECONDS

@@ -1,4 +1,7 @@
-"""Keeps our HTTP requests out of the application's traces and logs, and limits their replies."""
+"""Keeps this package's HTTP requests out of the application's traces and logs.
+
+Also limits the size of the replies.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,10 @@ def _attached(changed: context.Context) -> Iterator[None]:
 
 
 def suppressed(owner: object = None) -> AbstractContextManager[None]:
-    """Use only in background tasks: the `with` block hides the caller's OpenTelemetry context."""
+    """Turn off all OpenTelemetry instrumentation inside a `with` block.
+
+    Use it only in background tasks, because the block also hides the current OpenTelemetry context.
+    """
     return _attached(context.set_value(_OWNER, owner, _SUPPRESSING))
 
 

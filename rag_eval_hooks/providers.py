@@ -1,6 +1,6 @@
-"""Names of judges, embedders and sinks in settings.
+"""The names of judges, embedders and sinks that settings accept.
 
-To add a name, add a row here and a case in `judges/__init__.py` or `delivery/dispatch.py`.
+To add a name, add a row here, and add a case in `judges/__init__.py` or `delivery/dispatch.py`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class NameTable:
 
 
 def is_url(text: str) -> bool:
-    """Return True for an HTTP URL that is safe to log: without credentials and parameters."""
+    # Logs show these URLs, so a URL with credentials or query parameters is invalid.
     try:
         parts = urlsplit(text)
         is_plain = parts.username is None and not parts.query and parts.port != 0

@@ -1,4 +1,4 @@
-"""`Request`, the record of one request from capture to outcome."""
+"""`Request`: the state of one captured request, from capture to its outcome."""
 
 from __future__ import annotations
 
@@ -43,8 +43,7 @@ class HeldSpan:
 
 
 class Column(StrEnum):
-    """Each value names a field of `Stats`."""
-
+    # Each value is the name of a field of `Stats`.
     SCORED = "scored"
     SAMPLED_OUT = "sampled_out"
     DROPPED = "dropped"
@@ -91,8 +90,7 @@ class Ending:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Request:
-    """Once a request is in the queue, only the evaluator thread changes the request."""
-
+    # Once a request is in the queue, only the evaluator thread changes the request.
     key: str  # trace id or another unique id, which the sampler hashes
     build: Callable[[], Sample] | None  # runs once, outside the application's thread
     status: Status = Status.OK
@@ -158,17 +156,19 @@ class Request:
 
 
 class Observer:
-    """Observes `accepted`, `evaluated` and `settled`, or only `settled` for a rejected request.
+    """Receives each event of a request. No method may block."""
 
-    `accepted` and `settled` run on any thread, `evaluated` on the worker's. No method may block.
-    """
+    def accepted(self, request: Request) -> None:
+        """The request entered the queue. Runs on any thread."""
 
-    def accepted(self, request: Request) -> None: ...
-
-    def evaluated(self, request: Request, evaluation: Evaluation) -> None: ...
+    def evaluated(self, request: Request, evaluation: Evaluation) -> None:
+        """The request has a result. Runs on the worker's thread."""
 
     def settled(self, request: Request, ending: Ending) -> None:
-        """The pipeline repeats the call if a signal handler interrupts it with an exception."""
+        """The request has its outcome, even if it never entered the queue. Runs on any thread.
+
+        If a signal handler interrupts the call with an exception, the pipeline repeats the call.
+        """
 
 
 def id_of(value: object) -> str:

@@ -1,4 +1,4 @@
-"""`Evaluation`, the result that telemetry and sinks receive."""
+"""`Evaluation`: the result of evaluating one sample, which telemetry and sinks receive."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ class Evaluation:
     """The result of evaluating one sample.
 
     Attributes:
-        sample: The evaluated sample. `trace_id` and `span_id` name the RAG span.
-        outcomes: Outcomes by metric id.
+        sample: The evaluated sample. Its `trace_id` and `span_id` name the RAG span.
+        outcomes: Each metric's score, or the reason why the score is missing, by metric id.
         probability: Inclusion probability of the sample, or None without random sampling.
         start: Start of the evaluation in nanoseconds since the epoch, or 0 if unknown.
         end: End of the evaluation in nanoseconds since the epoch, or 0 if unknown.
-        reason: Sampling reason of the sample, as in `Score.reason`.
-        verdicts: For each metric that has a threshold, whether the score passed. By metric id.
-        passed: Whether the sample passed all thresholds, or None if unknown.
-        log: Judge calls of the evaluation. Empty unless `trace_judge` is on.
+        reason: Why the sample was chosen for evaluation, as in `Score.reason`.
+        verdicts: Whether a score reached its threshold, by metric id. Contains only metrics that
+            have a threshold.
+        passed: Whether all scores reached their thresholds, or None if unknown.
+        log: Judge calls of the evaluation. Empty unless the setting `trace_judge` is on.
     """
 
     sample: Sample
@@ -44,13 +45,16 @@ class Evaluation:
 
     @property
     def time(self) -> datetime | None:
-        """Start of the request in UTC, or start of the evaluation. None if both are unknown."""
+        """Start of the request in UTC, or None if unknown.
+
+        If the sample has no end time, the start derives from the start of the evaluation.
+        """
         ended = self.sample.ended_at or self.start
         return _utc(ended / 1e9 - (self.sample.latency or 0.0)) if ended else None
 
     @property
     def evaluated(self) -> datetime | None:
-        """End of the evaluation in UTC."""
+        """End of the evaluation in UTC, or None if unknown."""
         return _utc(self.end / 1e9) if self.end else None
 
     @property
@@ -59,18 +63,18 @@ class Evaluation:
 
     @cached_property
     def scores(self) -> Mapping[str, Score]:
-        """Scores by metric id, without missing scores."""
+        """Scores by metric id. Metrics without a score are absent."""
         return {k: v for k, v in self.outcomes.items() if isinstance(v, Score)}
 
     @cached_property
     def unscored(self) -> Mapping[str, NotScored]:
-        """Missing scores that a retry or another judge could provide."""
+        """Scores that are missing because of a failure or an unsure judge, by metric id."""
         pairs = self.outcomes.items()
         return {k: v for k, v in pairs if isinstance(v, NotScored) and v.is_missing}
 
     @property
     def lacks_judge(self) -> bool:
-        """True if the judge failed, and only metrics without a judge have scores."""
+        """True if the judge failed, and no score comes from the judge."""
         causes = {outcome.cause for outcome in self.unscored.values()}
         if causes.isdisjoint(_OF_JUDGE):
             return False
@@ -78,11 +82,13 @@ class Evaluation:
 
     @property
     def status(self) -> EvalStatus:
-        """Status of the RAG span.
+        """Status of the evaluation, which the RAG span shows.
 
-        `partial`: some scores are missing, or the judge was unsure. `error`: every score is
-        missing because of a failure. The status ignores a metric if the sample lacks an input of
-        the metric, or if the value is undefined.
+        - `ok`: No score is missing because of a failure or an unsure judge.
+        - `partial`: Some scores are missing, or the judge was unsure.
+        - `error`: All scores are missing, because of failures.
+
+        Scores that are missing for any other reason, such as a missing input, do not count.
         """
         if not self.unscored:
             return EvalStatus.OK
@@ -90,7 +96,10 @@ class Evaluation:
         return EvalStatus.PARTIAL if is_part else EvalStatus.ERROR
 
     def label(self, metric_id: str) -> str | None:
-        """Return the score's label. For a score without a label, return `pass`, `fail` or None."""
+        """Return the label of a metric's score.
+
+        If the score has no label, return `pass` or `fail`, or None without a threshold.
+        """
         score = self.scores[metric_id]
         if score.label is None and metric_id in self.verdicts:
             return "pass" if self.verdicts[metric_id] else "fail"

@@ -155,19 +155,20 @@ def _advice(scale: Scale, function: Callable[..., Any]) -> str:
 
 
 class Criterion(Metric):
-    """A property that answers should have. The score is 1 if an answer has the property, else 0.
+    """A metric for one property of the answer. The score is 1 if the answer has it, else 0.
 
     ```python
     notice = Criterion("mentions the notice period", name="notice_period")
     RagEval(metrics=["ragas", notice])
     ```
 
-    A separate judge call checks the answer. An uncalibrated heuristic judge gives no score.
+    The judge checks each criterion in a separate call. The heuristic judge cannot check criteria
+    without a calibration.
 
     Args:
-        text: A predicate about the answer, such as `mentions the notice period`. Or a full sentence
-            that starts with a capital letter.
-        name: The metric's id is `criterion.<name>`. The default is made from `text`.
+        text: The property, written as a predicate such as `mentions the notice period`. A full
+            sentence also works, if it starts with a capital letter.
+        name: Second part of the metric's id, `criterion.<name>`. The default derives from `text`.
 
     Raises:
         ConfigError: The text is blank.
@@ -192,7 +193,6 @@ class Criterion(Metric):
     claim: str
 
     def absent(self, sample: Sample, judge: Judge) -> NotScored | None:
-        """Return the reason if the judge cannot check a sample, else None."""
         if not (sample.answer or "").strip():
             return NotScored(Cause.UNDEFINED, "the answer is blank")
         if getattr(judge, "screening", False):
@@ -201,7 +201,7 @@ class Criterion(Metric):
         return None
 
     def judged(self, sample: Sample) -> tuple[Sample, Findings]:
-        """Return the judge's input: the answer as the only context, the criterion as the claim."""
+        # The judge verifies the criterion as a claim. The answer is the claim's only context.
         about = Sample(
             question=sample.question,
             contexts=(Context(text=f"The answer to the question is:\n{sample.answer}"),),

@@ -1,4 +1,4 @@
-"""Evaluates one sample: collects findings, then computes metrics."""
+"""Evaluates one sample: asks the judge for findings, then computes metrics from the findings."""
 
 from __future__ import annotations
 
@@ -71,7 +71,6 @@ class Scorer:
     async def score(
         self, sample: Sample, chosen: Container[str] | None = None, *, whole: bool = False
     ) -> Outcomes:
-        """With `whole`, the outcomes include metrics whose inputs the sample lacks."""
         absent = missing_inputs(self.metrics, sample)
         outcomes: dict[str, Outcome] = {}
         calls: list[Coroutine[Any, Any, dict[str, Outcome]]] = []
@@ -92,6 +91,7 @@ class Scorer:
         # The user's code gets a task, because the code may change the task's context.
         for part in await asyncio.gather(*calls) if has_own else [await call for call in calls]:
             outcomes |= part
+        # With `whole`, the caller also needs the metrics whose inputs the sample lacks.
         if whole or not self.only_fed:
             return outcomes
         # If no metric has its inputs, the result names the missing fields.

@@ -1,4 +1,4 @@
-"""A background thread with an event loop that processes a bounded queue."""
+"""A background thread that takes jobs from a bounded queue and runs the jobs in an event loop."""
 
 from __future__ import annotations
 
@@ -81,13 +81,16 @@ class Worker:
         return len(self._queue)
 
     def capacity(self) -> int:
-        """Return how many recovered jobs may enter. Half of the queue is for new jobs."""
+        # Requests that come from the spool may fill half of the queue. New requests need the rest.
         if self._closed or 2 * self.waiting_chars > self._queue_chars:
             return 0
         return max(0, (self._queue_size + 1) // 2 - len(self._queue) - self._reserved)
 
     def reserve(self, size: int) -> str | None:
-        """Return the reason for a refusal. After None, callers must call `put` or `release`."""
+        """Reserve a place in the queue for one job, or return the reason for the refusal.
+
+        If the result is None, the caller has the place, and must call `put` or `release`.
+        """
         if self._thread is None and not (self._closed or self._start()):
             return "no_thread"
         with self._lock:
@@ -107,7 +110,7 @@ class Worker:
             self.waiting_chars -= size
 
     def put(self, job: Work, *, reserved: bool = True) -> str | None:
-        """With `reserved=False`, even a full or closed queue accepts the job."""
+        # Without a reservation, the job enters even if the queue is full or closed.
         with self._lock:
             self._reserved -= reserved
             if self._stopping:
@@ -171,7 +174,7 @@ class Worker:
             thread.join(timeout)
 
     def revive(self) -> None:
-        """Make sure that a thread processes the waiting jobs. A timer calls `revive`."""
+        # A timer calls this method, to start a thread if jobs wait and no thread runs.
         if not (self._queue or self._calls):
             return
         self._start()

@@ -27,14 +27,16 @@ _OPENAI_EMBEDDER: Final = "text-embedding-3-small"
 
 @runtime_checkable
 class Judge(Protocol):
-    """Makes findings about samples, in the evaluator's event loop.
+    """Finds the facts about a sample that metrics need, such as claims and verdicts.
 
-    Scores show `name`, such as `openai:gpt-4o-mini`. Scores with different values of `version` are
-    not comparable.
+    The evaluator calls the methods in its own event loop. Each score shows the judge's `name`, such
+    as `openai:gpt-4o-mini`. Scores with different values of `version` are not comparable.
 
-    Two flags are optional. `screening = True` marks a judge that only suggests samples to review.
-    `one_call = True` marks a judge that finds claims and entities without a model call. For such
-    a judge, the evaluator first requests only claims and entities, and then all other findings.
+    Two class attributes are optional:
+
+    - `screening = True`: The scores only suggest which samples a person should review.
+    - `one_call = True`: The judge finds claims and entities without a model call. The evaluator
+      first requests claims, entities and generated questions, and then all other findings at once.
     """
 
     @property
@@ -47,16 +49,16 @@ class Judge(Protocol):
     def version(self) -> str: ...
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
-        """Make findings about a sample.
+        """Make the findings in `wanted` about a sample.
 
-        The evaluator calls `make` at most three times per sample. The first call is for findings
-        that need no other finding, such as claims. The second call is for verdicts on claims and
-        entities. The third call is for findings that depend on verdicts. `known` contains the
+        The evaluator calls `make` at most three times per sample. The first call requests findings
+        that need no other finding, such as claims. The second call requests verdicts on claims and
+        entities. The third call requests findings that depend on verdicts. `known` contains the
         findings of the earlier calls.
 
         Returns:
-            The requested findings. A `NotScored` replaces a finding that the judge could not make.
-            A list of verdicts has one verdict per claim, entity or context, in order.
+            All requested findings. If the judge could not make a finding, its value is a
+            `NotScored`. A tuple of verdicts has one verdict per claim, entity or context, in order.
 
         Raises:
             JudgeError: The judge could make none of the findings.
@@ -70,7 +72,7 @@ class Judge(Protocol):
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Converts texts to vectors. The similarity of two texts is the cosine of their vectors."""
+    """Converts texts to vectors. Metrics compare two texts by the cosine of their vectors."""
 
     @property
     def name(self) -> str: ...

@@ -1,4 +1,4 @@
-"""Limits the number, tokens and cost of model calls. Reserves each call's estimated use."""
+"""Limits the number, tokens and cost of model calls per hour and day."""
 
 from __future__ import annotations
 
@@ -60,16 +60,14 @@ class Spend(NamedTuple):
 
 
 class Budget:
-    """Keys of `limits` are `<unit>_per_<period>`. `rate` limits the calls per second."""
-
     def __init__(
         self,
-        limits: Mapping[str, float],
+        limits: Mapping[str, float],  # keys: `<unit>_per_<period>`, such as `tokens_per_day`
         path: Path | None = None,
         *,
         price: Price | None = None,
         embedding_price: Price | None = None,
-        rate: float | None = None,
+        rate: float | None = None,  # maximum number of calls per second
         incidents: Incidents,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -93,7 +91,10 @@ class Budget:
 
     @asynccontextmanager
     async def sample(self, calls: int, input_tokens: float) -> AsyncIterator[None]:
-        """Reserve budget for all calls of a sample. Raise `BudgetError` if too little is left."""
+        """Reserve budget for all model calls about one sample.
+
+        Raise `BudgetError` if the remaining budget is too small.
+        """
         each = Spend.of(self._prices[False], input_tokens, _REPLY_TOKENS)
         hold = await self._reserved(Spend().plus(each, calls))
         try:
@@ -157,7 +158,7 @@ class Budget:
 
 @dataclass(slots=True)
 class Reservation:
-    """A caller must call either `settle` or `fail`, exactly once."""
+    """Estimated use of one model call. After the call, call either `settle` or `fail`, once."""
 
     budget: Budget = field(repr=False)
     periods: _Periods

@@ -1,4 +1,4 @@
-"""Calibrates a judge's probabilities, and measures their agreement with human labels."""
+"""Corrects a judge's probabilities by human labels, and measures how well both agree."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _RIDGE: Final = 0.1  # weight of the prior; with few labels, the fit stays close
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """Platt scaling (1999): a linear map from log odds to calibrated log odds."""
+    """A linear map from a judge's log odds to calibrated log odds (Platt scaling, 1999)."""
 
     slope: float = 1.0
     intercept: float = 0.0

@@ -1,4 +1,4 @@
-"""`Cascade`: asks a cheap judge first, and a second judge about unsure verdicts."""
+"""`Cascade`: a judge that asks a cheap judge first, and a second judge about unsure verdicts."""
 
 from __future__ import annotations
 
@@ -25,15 +25,19 @@ Positions: TypeAlias = dict[Finding, list[int]]  # positions of items; an empty 
 
 
 class Cascade:
-    """Asks a cheap judge first, and a second judge where the first judge is unsure.
+    """Asks a cheap judge first. Asks a second judge about the verdicts that are unsure.
 
-    A verdict with a warning, or with a probability between 0.3 and 0.7, also counts as unsure. The
-    second judge also checks a random fraction of the sure verdicts, to measure how often the judges
-    agree. The second judge makes all findings that the first judge cannot make. If the second judge
-    fails, the first judge's findings remain.
+    The first judge may mark a verdict as unsure. The cascade also treats a verdict as unsure if it
+    has a warning, or a probability between 0.3 and 0.7. The second judge makes all findings that
+    the first judge cannot make. If the second judge fails, the cascade keeps the first judge's
+    findings.
 
-    `Support.judge` names the judge of each verdict. `Support.sent_on` is the probability that the
-    cascade asks the second judge. To estimate the agreement, weight each verdict by 1 / `sent_on`.
+    To measure how often the judges agree, the second judge also checks a random fraction of the
+    sure verdicts.
+
+    `Support.judge` names the judge of each verdict. `Support.sent_on` is the probability with which
+    the cascade asks the second judge about the verdict. To estimate how often the judges agree,
+    weight each verdict by 1 / `sent_on`.
 
     Example:
         ```python
@@ -42,9 +46,9 @@ class Cascade:
 
     Args:
         first: A fast, cheap judge, or a name that the setting `judge` accepts.
-        second: A better judge, or its name. The second judge's verdict replaces the first verdict.
-        floor: Probability in [0, 1] of asking the second judge about a sure verdict. A hash of
-            the question and the judged text decides, so each run chooses the same verdicts.
+        second: A better judge, or its name. Its verdict replaces the first judge's verdict.
+        floor: Fraction in [0, 1] of the sure verdicts that the second judge also checks. A hash of
+            the question and the judged text chooses these verdicts, so each run chooses the same.
     """
 
     annotator_kind = AnnotatorKind.LLM

@@ -153,7 +153,7 @@ class ChatAdapter(ModelAdapter, ABC):
     async def ask(
         self, prompt: Prompt, mode: OutputMode, temperature: float | None, meter: Meter
     ) -> str:
-        """Raise `NotImplementedError` if the client cannot use `mode`."""
+        """Send one prompt. Raise `NotImplementedError` if the client does not support `mode`."""
 
 
 def reply_text(

@@ -55,18 +55,20 @@ _NOT_MADE: Final = NotScored(Cause.MISSING_INPUT, "a decision model cannot gener
 
 
 class DecisionJudge(ModelJudge):
-    """Makes findings from the probabilities of a decision model, in one request per sample.
+    """Judges samples with a decision model, which answers questions with probabilities.
 
-    The model reads question, contexts, answer and reference as delimited data. Rules split texts
-    into claims and find entities. The judge generates no questions. Metrics that need generated
-    questions get no score, with the cause `missing_input`.
+    The judge usually sends one request per sample, with its question, contexts, answer and
+    reference. The heuristic judge's rules split texts into claims, and find entities. No question
+    is generated from the answer. Metrics that need generated questions get no score, with the
+    cause `missing_input`.
 
     Args:
         model: `openai-decisions:<model>`, `systemone:<model or url>`, or a model object.
-        window: Maximum tokens of contexts per request. Three UTF-8 bytes count as one token.
-            The judge sends several requests for longer contexts or more than 400 decisions.
-        memo: Stores answers for reuse. None disables the reuse.
-        prices: Token prices, for the cost of each score. None omits the costs.
+        window: Maximum number of context tokens per request. Three UTF-8 bytes count as one token.
+            The judge divides longer contexts, or more than 400 decisions, among several requests.
+        memo: Stores the model's answers, and reuses them for identical requests. The default None
+            disables the reuse.
+        prices: Token prices, from which scores show their cost. None omits the cost.
         **options: Fields of `ClientOptions`, such as `base_url` and `api_key`. Pass options only if
             `model` is a name.
     """

@@ -27,7 +27,10 @@ _TYPESAFE: Final = "https://api.typesafe.ai/v1"
 
 class DecisionModel(ModelAdapter, ABC):
     async def complete(self, system: str, state: str, questions: Sequence[Question]) -> str:
-        """Return a JSON list: each question's probabilities, or null for an invalid answer."""
+        """Return a JSON list with the probabilities for each question, in order.
+
+        If the model's answer to a question is invalid, the list contains null.
+        """
         named = {str(number): one for number, one in enumerate(questions, start=1)}
         texts = (system, state, *(one["instructions"] for one in questions))
         answers = await self.call(lambda m: self.ask(system, state, named, m), texts)

@@ -1,4 +1,4 @@
-"""Maps the exceptions of all providers' clients to outcomes of calls."""
+"""Classifies exceptions of model clients, such as timeouts, rate limits and rejections."""
 
 from __future__ import annotations
 
@@ -66,9 +66,8 @@ def report_failure(
 
 
 def outcome_of(error: BaseException) -> CallOutcome | None:
-    """Return None if no request was sent."""
     if isinstance(error, BudgetError | JudgeUnavailable | NotImplementedError):
-        return None
+        return None  # no request was sent
     if isinstance(error, ReplyError):
         return CallOutcome.OK
     if not isinstance(error, Exception):
@@ -84,7 +83,7 @@ def outcome_of(error: BaseException) -> CallOutcome | None:
 
 
 def answers(error: BaseException) -> bool | None:
-    """Return whether the judge replied. A rejection is a reply. None means unknown."""
+    """Return whether a call's error shows that the endpoint works. None means unknown."""
     outcome = outcome_of(error)
     if outcome is CallOutcome.ERROR and isinstance(error, _ABOUT_THE_REQUEST):
         return None if status_of(error) is None else False
@@ -102,7 +101,7 @@ def is_time_out(error: BaseException) -> bool:
 
 
 def describe(error: BaseException) -> str:
-    """Omit the message of a client's exception, because the message may quote an API key."""
+    # The message of a client's exception may quote an API key, so we do not repeat the message.
     if isinstance(error, DescribedError):
         return str(error)
     status, code = status_of(error), getattr(error, "code", None)

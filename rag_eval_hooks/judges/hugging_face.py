@@ -1,4 +1,4 @@
-"""Runs embedding models and BERTScore locally. The models come from the Hugging Face hub."""
+"""Runs embedding models and BERTScore locally, with models from the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ _TextPair = tuple[str, str]
 
 
 class SentenceEmbedder(LocalModel[str, list[float]]):
-    """Embeds texts with a sentence-transformers model, in a child process or on a thread.
+    """Embeds texts with a sentence-transformers model on this machine.
 
-    The model loads once, on first use. Concurrent callers share a batch.
+    The model loads once, on first use, in a child process or on a thread. Texts of concurrent
+    callers share a batch.
 
     Args:
         model: Name on the Hugging Face hub, or path of a folder with a saved model.
@@ -63,14 +64,15 @@ def _load_embedder(source: str) -> Callable[[Sequence[str]], list[list[float]]]:
 
 
 class BertScorer(LocalModel[_TextPair, TokenScore]):
-    """Computes BERTScore, without idf weights (Zhang et al., ICLR 2020).
+    """Computes BERTScore without idf weights on this machine (Zhang et al., ICLR 2020).
 
-    The model loads once, on first use. Concurrent callers share a batch.
+    The model loads once, on first use, in a child process or on a thread. Texts of concurrent
+    callers share a batch.
 
     Args:
         model: Name on the Hugging Face hub, or path of a folder with a saved model.
-        layer: Layer whose embeddings BERTScore compares; 0 is the input. Set `layer` for a model
-            that bert-score does not know.
+        layer: Number of the layer whose embeddings BERTScore compares. Layer 0 is the input. If the
+            package bert-score does not know the model, you must set `layer`.
         rescale_with_baseline: Whether to rescale the scores by bert-score's baseline for the model.
             Unrelated texts then score about 0, and a score can be negative.
 

@@ -37,19 +37,21 @@ _WANTS: Final = "a function that accepts a list of messages and returns the repl
 
 
 class LLMJudge(ModelJudge):
-    """Makes findings with a language model, with separate calls for each finding.
+    """Judges samples with a language model, with separate calls for each kind of finding.
 
-    All calls about a sample's contexts start with the same text, for the provider's prompt cache.
-    If an item of a reply is invalid, the judge tells the model the problem and asks again.
+    All calls about a sample's contexts start with the same text, so the provider's prompt cache
+    makes these calls cheaper. If a part of a reply is invalid, the judge asks again, and tells the
+    model the problem.
 
     Args:
-        chat: Any object with `name`, `complete` and `aclose`, such as an adapter of a client.
+        chat: Chat client with `name`, `complete` and `aclose`.
         window: Maximum number of context tokens in one call that verifies claims. Three UTF-8 bytes
             count as one token. The judge divides longer contexts among several calls.
-        examples: Your own labeled examples, in addition to the examples of the prompts. Keys:
-            `decomposing`, `questioning`, `judging` and `rating`.
-        memo: Stores valid replies for reuse. None disables the reuse.
-        prices: Token prices, for the cost of each score. None omits the costs.
+        examples: Text with your own labeled examples, which the judge adds to its prompts. The keys
+            name the prompts: `decomposing`, `questioning`, `judging` and `rating`.
+        memo: Stores valid replies, and reuses them for identical prompts. The default None disables
+            the reuse.
+        prices: Token prices, from which scores show their cost. None omits the cost.
     """
 
     version = PROMPTS_VERSION
@@ -132,7 +134,7 @@ def _literal(ask: Ask) -> dict[str, Verdict]:
 
 
 class CallableJudge(LLMJudge):
-    """A judge that sends its prompts to your own function.
+    """Judges samples with a language model that your own function calls.
 
     Example:
         ```python
@@ -144,10 +146,10 @@ class CallableJudge(LLMJudge):
         ```
 
     Args:
-        function: Receives a system and a user message, each with `role` and `content`, and returns
-            the reply's text. A function that is not async runs on a thread.
-        name: Scores show the judge as `callable:<name>`. The default is the function's name. A
-            `memo` needs a name, because the memo stores replies by name.
+        function: Receives a list of two messages, each with the keys `role` and `content`. Returns
+            the text of the model's reply. A function that is not async runs on a thread.
+        name: Scores show the judge as `callable:<name>`. The default is the function's name. If you
+            pass a `memo`, you must also pass a name, because the memo stores replies by name.
         **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`.
     """
 

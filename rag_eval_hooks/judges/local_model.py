@@ -116,7 +116,7 @@ def serve(connection: Connection) -> None:
 
 
 class LocalModel(Generic[I, R]):
-    """Runs one batch at a time. Items that arrive during a batch form the next batch."""
+    """Runs a model on one batch of items at a time. Items that arrive meanwhile wait."""
 
     def __init__(self, source: str, caller: Caller, load: Load[I, R], *, size: int = 32) -> None:
         self.name = caller.name
@@ -132,7 +132,7 @@ class LocalModel(Generic[I, R]):
         at_fork(in_child=self._forget)
 
     async def run(self, items: Sequence[I]) -> list[R | JudgeError]:
-        """Return one result per item. An item that crashes the process gets a `JudgeError`."""
+        """Return one result per item. If an item crashes the process, its result is an error."""
         if self._closed:
             raise self._ended("")
         future: Future[list[R | JudgeError]] = Future()

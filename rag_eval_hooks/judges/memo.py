@@ -1,4 +1,4 @@
-"""`Memo`: stores valid replies and reuses the replies for identical prompts."""
+"""`Memo`: a cache of valid model replies, which judges reuse for identical prompts."""
 
 from __future__ import annotations
 
@@ -32,15 +32,17 @@ _TRIM: Final = "DELETE FROM replies_1 WHERE id <= (SELECT MAX(id) FROM replies_1
 
 
 class Memo:
-    """Stores replies by model and prompt, in memory or on disk.
+    """A cache of model replies by model and prompt, in memory or on disk.
 
-    Several judges may share a memo. Several processes may share a folder. Replies contain claims,
-    so protect the folder as you protect samples. A disk failure never makes the judge fail. After
-    five consecutive failures, the memo ignores the disk.
+    Several judges may share a memo, and several processes may share its folder. Replies contain
+    claims of your samples, so restrict access to the folder.
+
+    If the disk fails, the judge asks the model instead. After five consecutive failures, the memo
+    no longer reads or writes the disk.
 
     Args:
-        path: Folder for replies on disk, or None for memory.
-        size: Maximum number of replies. The memo evicts the oldest reply first.
+        path: Folder for the replies. None keeps the replies in memory.
+        size: Maximum number of stored replies. A full memo deletes its oldest reply.
     """
 
     def __init__(self, path: str | PathLike[str] | None = None, *, size: int = 2048) -> None:

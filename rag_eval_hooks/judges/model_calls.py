@@ -37,11 +37,11 @@ _UNAVAILABLE: Final = "too many judge calls failed in a row; calls resume after 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallLimits:
-    """Limits of calls to one model. `timeout` is in seconds per attempt."""
+    """Limits of the calls to one model."""
 
-    timeout: float = 60.0
-    retries: int = 0
-    concurrency: int = 16
+    timeout: float = 60.0  # seconds per attempt
+    retries: int = 0  # maximum number of retries per call
+    concurrency: int = 16  # maximum number of simultaneous calls
 
     def __post_init__(self) -> None:
         if not 0 < self.timeout < float("inf"):
@@ -262,7 +262,7 @@ def observed_call(
 
 
 async def isolated(call: Coroutine[Any, Any, T]) -> T:
-    """Await a client's call without the context variables of the evaluation's task."""
+    # The call's task has its own context, which holds only OpenTelemetry's context and ours.
     fresh = contextvars.Context()
     fresh.run(context.attach, context.get_current())
     fresh.run(_context.set, _context.get())

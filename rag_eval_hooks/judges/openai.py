@@ -1,4 +1,4 @@
-"""Asks OpenAI-compatible endpoints for judgments and embeddings, with the package openai."""
+"""Gets judgments and embeddings from OpenAI-compatible endpoints, with the package openai."""
 
 from __future__ import annotations
 
@@ -38,18 +38,17 @@ _FIRST_FAILURE: Final = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions(CallLimits):
-    """URL, credentials and call limits of an endpoint. The repr shows no secret.
-
-    `base_url` is OpenAI's by default. `api_key` is optional if `base_url` or `headers` is set.
-    `headers` may contain a gateway's key.
+    """URL, credentials and call limits of an OpenAI-compatible endpoint. The repr hides secrets.
 
     Raises:
         ConfigError: A value is invalid.
     """
 
-    base_url: str | None = None
-    api_key: str | None = option(default=None, repr=False)
-    headers: Mapping[str, str] = option(default_factory=dict, repr=False)
+    base_url: str | None = None  # None means OpenAI's URL
+    api_key: str | None = option(default=None, repr=False)  # optional with `base_url` or `headers`
+    headers: Mapping[str, str] = option(
+        default_factory=dict, repr=False
+    )  # may hold a gateway's key
     timeout: float = 30.0
     retries: int = 3
 
@@ -166,11 +165,13 @@ def field(value: object, key: str) -> object:
 
 
 class OpenAIJudge(LLMJudge):
-    """Makes findings with an OpenAI-compatible endpoint: OpenAI, Azure, vLLM, Ollama or a gateway.
+    """Judges samples with a model of an OpenAI-compatible endpoint.
+
+    Such endpoints are OpenAI, Azure, vLLM, Ollama and gateways.
 
     Args:
-        model: The endpoint's name for the model.
-        temperature: Sampling temperature. None means the endpoint's default.
+        model: Name of the model at the endpoint.
+        temperature: Sampling temperature of the model. None means the endpoint's default.
         **options: Fields of `ClientOptions`, such as `base_url`, `api_key` and `timeout`, and
             keywords of `LLMJudge`.
     """
@@ -228,11 +229,11 @@ def _text(reply: Any) -> str:
 
 
 class OpenAIEmbedder(ModelAdapter):
-    """Embeds texts through `/embeddings`.
+    """Embeds texts with a model of an OpenAI-compatible endpoint.
 
     Args:
-        model: The endpoint's name for the model.
-        prices: Token prices, for the cost of each score. None omits the costs.
+        model: Name of the model at the endpoint.
+        prices: Token prices, from which scores show their cost. None omits the cost.
         **options: Fields of `ClientOptions`, such as `base_url`, `api_key` and `timeout`.
     """
 

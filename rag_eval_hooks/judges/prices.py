@@ -33,7 +33,7 @@ _Amount = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 
 @dataclass(frozen=True, slots=True, config=_CLOSED)
 class Price:
-    """Prices per million tokens, in the table's currency."""
+    """Prices of one model per million tokens, in the currency of the price table."""
 
     input: _Amount
     output: _Amount
@@ -50,16 +50,16 @@ class _PriceTable(BaseModel):
 
 
 class Prices:
-    """Token prices by model, for the cost of calls.
+    """Token prices of models, from which scores show their cost.
 
     Args:
-        table: A mapping with `currency` (default USD) and `models`. `models` maps a model's name to
-            `input` and `output`, the prices per million tokens.
-        base_url: Base URL of the models' endpoint. The package `genai-prices` finds prices by this
-            URL. None disables the lookup.
+        table: Mapping with the keys `currency` and `models`. The default currency is USD. `models`
+            maps each model's name to the keys `input` and `output`: prices per million tokens.
+        base_url: Base URL of the models' endpoint. The package `genai-prices` knows the prices of
+            some URLs, in USD. With None, only the prices in `table` count.
 
     Raises:
-        ConfigError: An entry is invalid.
+        ConfigError: `table` is invalid.
     """
 
     def __init__(

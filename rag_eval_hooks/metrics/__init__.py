@@ -1,4 +1,4 @@
-"""Builds the metric suites, and selects the metrics that a user chose."""
+"""Creates the metrics of all suites, and selects the metrics that the user configured."""
 
 from __future__ import annotations
 

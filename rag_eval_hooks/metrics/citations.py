@@ -1,8 +1,9 @@
 """The metric `rag.citation_support`: share of cited claims that the cited passages support.
 
-We defined this metric. A citation is a number in square brackets or after a word such as "source":
-`[2]`, `[1, 3]`, `(source 2)`, `according to document 2`. The number is a chunk's position in the
-prompt, from 1. A citation belongs to the sentence that contains or precedes the citation.
+This package defines the metric. A citation is a number in square brackets, or a number after a word
+such as "source". Examples: `[2]`, `[1, 3]`, `(source 2)`, `according to document 2`. The number
+is a chunk's position in the prompt, from 1. A citation belongs to the sentence that contains it. A
+citation between two sentences belongs to the first sentence.
 """
 
 from __future__ import annotations

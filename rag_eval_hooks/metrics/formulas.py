@@ -1,4 +1,4 @@
-"""Functions that all suites use for fractions, means, composites and explanation rows."""
+"""Functions that all suites share, for fractions, means, composite scores and explanations."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def sure_ones(
 def require_sure(
     sure: Sequence[bool], reasons: Sequence[str], explanation: Mapping[str, Any]
 ) -> tuple[str, ...]:
-    """Raise `Unavailable` if over a third of the verdicts are unsure."""
+    # If over a third of the verdicts are unsure, a score would say too little.
     unsure = f"{len(sure) - sum(sure)} of {len(sure)}"
     if 3 * sum(sure) < 2 * len(sure):
         known = next((reason for reason in reasons if reason in _DETAILS), "")
@@ -168,7 +168,7 @@ def within(value: float, scale: Scale) -> float:
 def composite(
     parts: Mapping[str, Metric], weights: Mapping[str, float], scale: Scale
 ) -> dict[str, Any]:
-    """Build `score`, `findings` and `reads` for a metric that averages other metrics."""
+    """Return the fields of a `Metric` that is the weighted mean of the metrics in `parts`."""
     weighed = {name: part for name, part in parts.items() if weights.get(name, 0) > 0}
 
     def reads(sample: Sample, findings: Findings) -> frozenset[Finding]:

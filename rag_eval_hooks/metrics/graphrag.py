@@ -1,4 +1,7 @@
-"""The suite `graphrag`, with scores in [0, 100]. Source: GraphRAG Evaluation Metrics."""
+"""The suite `graphrag`: metrics of the answer, with scores in [0, 100].
+
+Source: the document "GraphRAG Evaluation Metrics".
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The suite `lexical`: metrics that compare words and numbers of answer and reference.
+"""The suite `lexical`: metrics that compare the answer's words and numbers with the reference's.
 
-Scores are in [0, 1] and need no model. If the reference is blank, metrics that need a reference
-are undefined. A blank answer scores 0.
+Scores are in [0, 1] and need no model. A blank answer scores 0. A metric that needs a reference
+gives no score if the reference is blank.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`Metric`: an id, its required inputs, and a pure function from findings to an outcome."""
+"""`Metric`: a named function that computes a score from the findings about a sample."""
 
 from __future__ import annotations
 
@@ -18,18 +18,21 @@ E = TypeVar("E", bound=StrEnum)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """A metric. Pass your own metric to `RagEval(metrics=[...])`.
+    """A function that computes a score from the findings about a sample, and its description.
+
+    Pass your own metric to `RagEval(metrics=[...])`.
 
     Attributes:
-        id: `<suite>.<metric>`.
-        score: Pure function of a sample and its findings. The sample has all fields in `needs`.
-            `rag_eval_hooks.findings.made` returns a finding, or raises `Unavailable`.
-        needs: Fields that the sample must have, else the outcome is `missing_input`.
-        findings: Findings that `score` reads.
-        reads: Function that returns the members of `findings` that one sample needs. The
-            evaluator calls `reads` before each round of judge calls, with the known findings.
-        scale: Range of the values, and whether higher is better.
-        summary: One sentence that explains the value.
+        id: The metric's name, `<suite>.<metric>`.
+        score: Pure function of a sample and its findings. It gets only samples with all fields in
+            `needs`. `rag_eval_hooks.findings.made` returns a finding, or raises `Unavailable`.
+        needs: Fields that the sample must have. Without a field, the metric gives no score, with
+            the cause `missing_input`.
+        findings: All findings that `score` may read.
+        reads: Optional function that returns the findings that one sample needs, a subset of
+            `findings`. The evaluator calls `reads` before each round of judge calls.
+        scale: Range of the score, and whether higher is better.
+        summary: One sentence that explains the score.
         source: Publication that defines the metric.
 
     Raises:
@@ -56,7 +59,7 @@ class Metric:
         return self.id.partition(".")[0]
 
     def findings_for(self, sample: Sample, known: Findings) -> frozenset[Finding]:
-        """Return the findings that the metric needs. `known` holds the existing findings."""
+        """Return the findings that the metric needs for a sample, including the known findings."""
         if self.reads is None:
             return self.findings
         try:
@@ -75,12 +78,15 @@ def _never_asked(_sample: Sample, _findings: Findings) -> Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedMetric(Metric):
-    """A metric that an async function computes, for `RagEval(metrics=[...])`.
+    """A metric that an async function computes, without the judge's findings.
+
+    Pass the metric to `RagEval(metrics=[...])`.
 
     Attributes:
-        ask: Async function of a sample. It must not block the evaluator's event loop.
-        timeout: Seconds after which the outcome is `timeout`.
-        annotator: Name of the evaluator, shown on the score.
+        ask: Async function that maps a sample to an outcome. It must not block the event loop.
+        timeout: Maximum seconds of one call. After a timeout, the metric gives no score, with the
+            cause `timeout`.
+        annotator: Name of the tool that computes the score. The score shows this name.
     """
 
     ask: Callable[[Sample], Awaitable[Outcome]]

@@ -1,4 +1,7 @@
-"""The suite `nvidia`: means of two independent ratings, in [0, 1]. Source: Nvidia Metrics."""
+"""The suite `nvidia`: metrics that average two ratings by a judge. Scores are in [0, 1].
+
+Source: the document "Nvidia Metrics".
+"""
 
 from __future__ import annotations
 

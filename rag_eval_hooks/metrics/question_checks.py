@@ -1,7 +1,9 @@
 """Question checks: metrics that search an answer for the facts that its question needs.
 
-A TOML file defines the checks of each `question_id`. A check has the kind `list`, `facts` or
-`calculation`. Source: Evaluation Metrics Documentation, question-specific metrics.
+A TOML file defines the checks for each `question_id`. A check has the kind `list`, `facts` or
+`calculation`.
+
+Source: the chapter on question-specific metrics of "Evaluation Metrics Documentation".
 """
 
 from __future__ import annotations

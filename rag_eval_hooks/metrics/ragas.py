@@ -1,7 +1,7 @@
 """The suite `ragas`: metrics of retrieval and of the answer.
 
-Scores are in [0, 1]. Sources: RAGAS Metrics Guide, and the RAGAS part of Evaluation Metrics
-Documentation.
+Scores are in [0, 1]. Sources: "RAGAS Metrics Guide", and the RAGAS part of "Evaluation Metrics
+Documentation".
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""The suite `retrieval`: metrics that compare retrieved chunk ids with known relevant ids.
+"""The suite `retrieval`: metrics that compare ids of retrieved chunks with ids of relevant chunks.
 
-Scores are in [0, 1]. The metrics need `reference_ids` and chunks with ids, but no judge or model.
+Scores are in [0, 1]. The metrics need no judge or model. Samples need `reference_ids`, the ids of
+the relevant chunks, and each retrieved chunk needs an id.
+
 Sources: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), chapter 8.
 For nDCG: Jarvelin and Kekalainen (2002), with a gain of 1 for a relevant chunk.
 """
@@ -45,13 +47,14 @@ _MEASURES: dict[str, tuple[_Measure, str]] = {
 
 
 def retrieval_metrics(k: int | None = None) -> tuple[Metric, ...]:
-    """Return hit rate, recall, mean reciprocal rank and nDCG of the first `k` chunks.
+    """Return the metrics hit rate, recall, mean reciprocal rank and nDCG for the first `k` chunks.
 
     ```python
     RagEval(metrics=["ragas", *retrieval_metrics(5)])
     ```
 
-    The ids contain `k`, such as `retrieval.recall_at_5`. If `k` is None, all chunks count.
+    The ids of these metrics contain `k`, such as `retrieval.recall_at_5`. If `k` is None, the
+    metrics count all chunks.
     """
     if k is not None:
         check_count("k", k)

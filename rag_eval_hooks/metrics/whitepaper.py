@@ -1,9 +1,11 @@
 """The suite `whitepaper`: correctness, faithfulness, precision, recall and relevance.
 
-Scores are in [1, 5]. A share in [0, 1] becomes 1 + 4 x share. A text is indistinct if it makes no
-checkable statement. The judge compares indistinct texts without splitting the texts into claims.
+Scores are in [1, 5]. A share of supported claims or used chunks becomes the score 1 + 4 x share.
 
-Source: RAG Answer Evaluation Framework.
+A text is indistinct if it makes no checkable statement. If the answer and the reference are both
+indistinct, the judge compares the whole texts instead of claims.
+
+Source: the document "RAG Answer Evaluation Framework".
 """
 
 from __future__ import annotations

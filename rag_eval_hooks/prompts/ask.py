@@ -1,4 +1,4 @@
-"""Asks a language model for one finding: builds the prompt and parses the reply."""
+"""Builds the prompt for one finding, and parses the language model's reply."""
 
 from __future__ import annotations
 

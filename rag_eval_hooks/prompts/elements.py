@@ -1,4 +1,4 @@
-"""Pydantic models that define the JSON schema of a reply and parse the reply."""
+"""Pydantic models of a language model's reply. They give its JSON schema, and parse the reply."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _MARKS: Final = re.compile(r"[*_`\"'|>#]+")
 
 
 class SpoiledGroupError(ReplyError):
-    """One element of a reply's list is invalid, so the model may have confused all elements."""
+    """One element of a list is invalid, so all elements may be wrong. The judge asks again."""
 
 
 def number_of(value: Any) -> Any:
@@ -281,7 +281,7 @@ _adapter: Final = lru_cache(maxsize=64)(TypeAdapter)
 
 
 def content_of(model: Any, value: Any, view: View) -> Any:
-    """The message of a `ReplyError` names fields but quotes no content."""
+    # The message of a `ReplyError` must not quote the sample or the reply.
     try:
         element: Any = _adapter(model).validate_python(value, strict=True)
     except ValidationError as error:

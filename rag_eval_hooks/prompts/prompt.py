@@ -1,4 +1,4 @@
-"""Builds prompts with delimited data and reply schemas, and extracts JSON from replies."""
+"""Builds prompts for language models, and extracts the JSON from their replies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ _KEPT: Final = ("type", "enum", "required", "additionalProperties")  # accepted 
 
 
 class ReplyError(Exception):
-    """An invalid reply. The model receives the message, which quotes no text of the sample."""
+    """A model's reply is invalid. The next prompt tells the model this error's message.
+
+    The message quotes no text of the sample.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class Prompt:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """JSON values that determine the reply. Read `identity` before `sealed` adds a secret."""
+        # A memo uses these values as the key of the reply, so they must not contain the secret.
         return (self.version, self.name, self.system, self.user)
 
     @property
@@ -58,7 +61,10 @@ class Prompt:
 
 
 def sealed(text: str, secret: bytes) -> str:
-    """Make delimiters unpredictable, so that no untrusted text can contain a delimiter."""
+    """Return the prompt with unpredictable delimiters around its data.
+
+    An untrusted text in the data cannot contain these delimiters, so it cannot end its own block.
+    """
     return _DELIMITER.sub(lambda match: f"<{match[1]}data {_token(match[2], secret)}>", text)
 
 
@@ -118,9 +124,9 @@ _DEEPEST: Final = 50
 
 
 def reply_json(text: str, name: str) -> tuple[list[dict[str, Any]], bool]:
-    """Return a reply's JSON objects, and whether the last object is incomplete.
+    """Return the JSON objects in a reply, and whether the reply breaks off inside the last object.
 
-    `name` is the expected first key.
+    `name` is the first key that a JSON object should have.
     """
     text = _without_thoughts(text)
     objects: list[dict[str, Any]] = []
@@ -155,7 +161,6 @@ def _without_thoughts(text: str) -> str:
 
 
 def _extent(text: str, start: int) -> tuple[int | None, str]:
-    """Return end and text of a JSON object. The end is None if the object is incomplete."""
     open_marks: list[str] = []
     complete = "{}"
     for match in _STRUCTURE.finditer(text, start):
@@ -170,6 +175,7 @@ def _extent(text: str, start: int) -> tuple[int | None, str]:
                 complete = text[start : match.end()] + closers
         if len(open_marks) > _DEEPEST:
             raise ReplyError("the reply's JSON is malformed")
+    # The object is incomplete. Close it after its last complete element.
     return None, complete
 
 

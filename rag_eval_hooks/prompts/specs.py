@@ -1,4 +1,4 @@
-"""Loads the definition of each finding from `wording.toml`."""
+"""Loads the prompt definition of each finding from `wording.toml`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PromptKind(StrEnum):
 
 
 class Unit(StrEnum):
-    """The part of a sample that one element of a reply describes, or the whole sample."""
+    """The part of a sample that one element of a model's reply is about."""
 
     WHOLE = "whole"
     SENTENCE = "sentence"
@@ -74,7 +74,7 @@ class Spec:
 
     @property
     def text(self) -> Field:
-        """Field that the judge splits into items, or compares with given items."""
+        """The sample's field that the judge splits into items, or compares with known items."""
         return self.shows[-1]
 
 

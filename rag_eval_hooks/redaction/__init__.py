@@ -1,4 +1,7 @@
-"""Redacts samples and span content before they reach a judge, spool, sink or exporter."""
+"""Redacts personal data and secrets before samples or spans leave the application.
+
+Judges, the spool, sinks and span exporters receive only redacted texts.
+"""
 
 from __future__ import annotations
 

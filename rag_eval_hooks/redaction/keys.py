@@ -55,12 +55,12 @@ def _is_random(text: str) -> bool:
 
 
 def _turns(text: str) -> int:
-    """Count changes between digits and letters."""
+    # Random texts change often between digits and letters.
     return len(_FORMS["turn"].findall(text))
 
 
 def _is_no_secret_of(found: str, value: str) -> bool:
-    """`token: 4096-wide` and `cache_key=user:17` contain no secret."""
+    # `token: 4096-wide` and `cache_key=user:17` contain no secret.
     if found[:5].lower() == "token":
         return len(value) < 16
     return found[:3].lower() == "key" and _turns(value) < 2

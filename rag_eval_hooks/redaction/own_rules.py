@@ -1,4 +1,4 @@
-"""Rules with the user's regular expressions, and rules of Microsoft's Presidio."""
+"""Redaction rules: the user's regular expressions, and Microsoft's Presidio."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _DEFAULTS: Final[dict[str, Any]] = {
 
 
 class Patterns:
-    """Finds matches of the user's regular expressions.
+    """A redaction rule that finds matches of your own regular expressions.
 
     Args:
-        patterns: Regular expressions by kind, such as `CUSTOMER`. If an expression has a group
-            `value`, only that group is redacted.
+        patterns: Maps the kind of a value, such as `CUSTOMER`, to a regular expression. If an
+            expression has a group named `value`, the rule redacts only the text of this group.
     """
 
     def __init__(self, patterns: Mapping[str, str]) -> None:
@@ -59,14 +59,15 @@ def _compiled(text: str) -> Any:
 
 
 class Presidio:
-    """Finds the entities that a Presidio analyzer recognizes.
+    """A redaction rule that finds the entities that Microsoft's Presidio recognizes.
 
-    A language model reads every text, so this rule is much slower than the other rules. The default
-    entities exclude dates and places, which judges need for most answers.
+    This rule is much slower than all other rules, because a language model reads every text. By
+    default, the rule redacts no dates and places, because judges need them for most answers.
 
     Args:
-        analyzer: An `AnalyzerEngine`. The default needs the spaCy model `en_core_web_lg`.
-        **options: Arguments of `analyze`, such as `language`, `entities` or `score_threshold`.
+        analyzer: An `AnalyzerEngine` of Presidio. The default needs spaCy's model `en_core_web_lg`.
+        **options: Arguments of the analyzer's method `analyze`, such as `language`, `entities` or
+            `score_threshold`.
     """
 
     def __init__(self, analyzer: Any = None, **options: Any) -> None:

@@ -1,4 +1,7 @@
-"""Redacts samples. Within a sample, equal values get the same placeholder."""
+"""Redacts samples: replaces each found value by a placeholder, such as `<EMAIL_1>`.
+
+Within a sample, equal values get the same placeholder.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,9 @@ from rag_eval_hooks.text.folding import LazyPatterns, compiled, toml_of
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Position of a value that a placeholder replaces."""
+    """Position of a value that the redactor replaces by a placeholder."""
 
-    start: int
+    start: int  # index of the first character
     end: int  # index after the last character
     kind: str  # name of the placeholder in letters and underscores, such as `EMAIL`
     value: str = ""  # equal values share a placeholder; if empty, the value is the matched text
@@ -28,7 +31,10 @@ class Match:
 
 @runtime_checkable
 class Rule(Protocol):
-    """Finds one kind of value in linear time. Several threads may call a rule at once."""
+    """Finds the values in a text that must be redacted, such as e-mail addresses.
+
+    Several threads may call a rule at once. The time should grow linearly with the text's length.
+    """
 
     def matches(self, text: str) -> Iterable[Match]:
         """Return all matches, in any order. Matches may overlap."""
@@ -44,7 +50,7 @@ def expressions(section: str, **parts: str) -> LazyPatterns:
 
 
 def merge_matches(by_rule: Sequence[Iterable[Match]]) -> list[Match]:
-    """Merge overlapping matches. Of the merged matches, the earliest rule's match sets the kind."""
+    """Merge overlapping matches. The earliest rule in `by_rule` decides the kind."""
     ranked = [(rank, match) for rank, matches in enumerate(by_rule) for match in matches]
     merged: list[tuple[int, Match]] = []
     for rank, match in sorted(ranked, key=lambda each: (each[1].start, each[0])):
@@ -102,7 +108,7 @@ class Session:
             self._counts[kind] = max(self._counts[kind], int(number))
 
     def text(self, field: str, text: str) -> str:
-        """Raise `RedactionError` if a rule or a function fails."""
+        """Return the redacted text. Raise `RedactionError` if a rule or function fails."""
         try:
             redacted = self._by_rules(text)
             for function in self._redactor.functions:

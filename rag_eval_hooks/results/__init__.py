@@ -1,4 +1,4 @@
-"""Reads evaluation results, estimates means, compares runs and writes reports."""
+"""Reads evaluation results, estimates mean scores, compares runs and writes reports."""
 
 from rag_eval_hooks.results.compare import compare
 from rag_eval_hooks.results.diagnose import diagnose, select, worst

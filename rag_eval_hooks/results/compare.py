@@ -1,8 +1,9 @@
-"""Compares two runs: differences of means with intervals, and samples whose score fell.
+"""Compares two runs: how much each mean score changed, and which samples have a lower score.
 
-A difference combines two estimates by inverse variance. The first estimate is the mean difference
-of samples that both runs have (pairs). The second is the difference of the means of all unpaired
-samples. Its variance follows from the intervals of these means (Zou and Donner, MOVER, 2008).
+Samples that both runs contain form pairs. The change of a mean combines two estimates, weighted by
+inverse variance. The first estimate is the mean difference of the pairs. The second estimate is the
+difference between the two means of all unpaired samples. The variance of the second estimate
+follows from the confidence intervals of the two means (Zou and Donner, MOVER, 2008).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _Difference: TypeAlias = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """Difference of one metric between two runs, over all samples or over a group."""
+    """Change of a metric's mean from one run to another, for all samples or for one group."""
 
     metric: str
     group: str | None  # None means all samples
@@ -60,7 +61,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regression:
-    """A sample whose normalized score fell by `drop`."""
+    """A sample with a lower score in the new run. The normalized score fell by `drop`."""
 
     metric: str
     base: Evaluation
@@ -86,16 +87,18 @@ def compare(
     by: By = None,
     allow_different_judges: bool = False,
 ) -> Comparison:
-    """Compare a new run with a base run, over all samples and for each value of the key `by`.
+    """Compare a new run with a base run, for all samples and for each group of samples.
 
-    `compare` pairs samples by `question_id`, or by question if there is no id. Samples with
-    the same question form pairs in order of appearance. If a metric has fewer than five pairs,
-    `compare` treats all its samples as unpaired. Only randomly selected samples count in the
-    differences. Samples that were evaluated because of feedback do not count.
+    Samples with the same value of the key `by` form a group. `compare` pairs samples of the two
+    runs by `question_id`. Without an id, `compare` pairs samples with the same question, in order
+    of appearance. If a metric has fewer than five pairs, all its samples count as unpaired.
+
+    For live requests, the means contain only samples that random sampling chose. Samples that were
+    evaluated because of feedback do not count.
 
     Raises:
         ConfigError: No sample has the key `by`, or the runs used different judges or prompts for a
-            metric. Set `allow_different_judges` to compare these runs.
+            metric. `allow_different_judges=True` permits different judges and prompts.
     """
     before, after = (list(map(without_texts, checked_rows(rows))) for rows in (base, new))
     check_key([*before, *after], by)
@@ -213,7 +216,7 @@ def _unpaired(base: Estimate | None, new: Estimate | None) -> _Difference | None
 
 
 def _reach(base: Estimate | None, new: Estimate | None) -> tuple[float, float] | None:
-    """Return the distances from a difference of means to the ends of its interval."""
+    # Distances from the difference of the means to both ends of its confidence interval.
     if not (base and base.basis and new and new.basis):
         return None
     least, most = base.basis.interval(base.mean)

@@ -1,4 +1,4 @@
-"""Selects results, ranks the worst samples, and diagnoses faults by the rules of `rules.toml`."""
+"""Selects results, ranks the worst samples, and finds likely faults by rules in `rules.toml`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,15 @@ _UNDEFINED: Final = 0.999
 
 
 def worst(rows: Iterable[Evaluation], metric: str | None = None) -> list[Evaluation]:
-    """Return the results that have a score or a risk (1 is worst), worst first.
+    """Return the results in order of the metric's normalized score, worst first.
 
-    The rank depends on the score of `metric` (default: faithfulness), then on the metric's risk,
-    then on the mean of all scores. If the metric has no score, 1 - risk replaces the score. If the
-    metric has no score and no risk, the sample ranks just before samples with a perfect score.
+    Results with equal scores are in order of the metric's risk, and then of the mean of all scores.
+    A risk is a number from 0 to 1, and 1 is worst. If the metric has only a risk, 1 - risk replaces
+    the score. If you pass a metric, the list omits results without its score and its risk.
+
+    The default metric is faithfulness. The list then omits only results without any score or risk.
+    If faithfulness has no score and no risk, the result ranks just before perfect scores. Results
+    without the metric faithfulness come last.
     """
     rows = checked_rows(rows)
     known = {name: None for row in rows for name in row.outcomes}

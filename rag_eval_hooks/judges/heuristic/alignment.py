@@ -70,7 +70,7 @@ def anchors(claim: Sentence, code: str) -> frozenset[str]:
 
 
 def resembles(claim: Sentence, sentence: Sentence, code: str) -> bool:
-    """Return whether `sentence` has all values, all names and most words of a long claim."""
+    """Return whether `sentence` contains all numbers and names of `claim`, and most words."""
     words, claimed, stated = LEXICONS[code], claim.items(code), sentence.items(code)
     if not code or max(len(claimed), len(stated)) > 2 * _LONGEST:
         return False

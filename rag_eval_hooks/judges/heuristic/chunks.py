@@ -220,7 +220,7 @@ class Chunks(tuple[SplitText, ...]):
         return list({(one.text, one.unit, one.dates): one for one in every}.values())
 
     def bm25(self, wanted: Iterable[str]) -> Sequence[float]:
-        """Return one score per chunk, from 0 to 1."""
+        """Return the BM25 score of each chunk for the terms in `wanted`, scaled to [0, 1]."""
         weight, scores = dict[str, float](), list[float]()
         for term in dict.fromkeys(wanted):
             holding = sum(term in passage.index for passage in self)

@@ -35,15 +35,14 @@ Judged: TypeAlias = tuple[float, float, float]  # entailment, neutrality, contra
 
 
 class Entailer(LocalModel[_TextPair, Judged]):
-    """Returns probabilities that a text entails, is neutral to, or contradicts a claim.
+    """Estimates with a local model how probably a text entails or contradicts a claim.
 
     Args:
-        model: `minilm` for the model in this package. Otherwise the path of a model's folder, or
-            the name of a cached model. The model has one to three labels. `Entailer` downloads no
-            model.
+        model: `minilm` selects the model in this package. Any other value is the path of a model's
+            folder, or the name of a model in the local cache. `Entailer` downloads no model.
 
     Raises:
-        ImportError: The extra `entailment` (for `minilm`) or `nli` is missing.
+        ImportError: The extra `entailment` is missing. All models except `minilm` need `nli`.
     """
 
     def __init__(self, model: str = _BUILT_IN) -> None:

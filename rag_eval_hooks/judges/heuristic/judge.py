@@ -1,4 +1,4 @@
-"""`HeuristicJudge`: a judge that uses rules and no model download."""
+"""`HeuristicJudge`: an offline judge that checks claims by rules."""
 
 from __future__ import annotations
 
@@ -123,18 +123,21 @@ _MADE: Final[Mapping[Finding, Callable[[_Case], Any]]] = {
 
 
 class HeuristicJudge:
-    """Makes findings with rules and a small logistic model, deterministically and offline.
+    """Judges by rules and a small logistic model, offline. Equal samples get equal findings.
 
     A claim is supported if one sentence states the claim in nearly the same words. A claim is
     contradicted or not stated if one of its values, names or negations differs from the contexts.
-    The judge is unsure about all remaining claims. Uncalibrated scores have the flag `screening`.
+    The judge is unsure about all remaining claims.
+
+    Without a calibration, each score has the flag `screening`: the score only suggests samples that
+    a person should review.
 
     Args:
-        entailer: A local model that judges the English claims that the rules did not reject.
+        entailer: A local model that also judges each English claim, unless the rules rejected it.
         calibration: A file that `rag-eval-hooks calibrate` wrote from your labels for this judge.
 
     Raises:
-        ConfigError: The file is not a calibration, or belongs to another judge or version.
+        ConfigError: The file is no calibration, or was made for a different judge or version.
     """
 
     makes: Final = frozenset({*_MADE, *_SUPPORT})
