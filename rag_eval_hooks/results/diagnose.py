@@ -67,10 +67,11 @@ def select(
 
     Args:
         rows: The results.
-        since: Earliest time of a request. `since` and `until` exclude results without a time.
-        until: Time before which a request must have started.
-        where: Required value for each key, as in `summarise`. `tag` matches any tag of the sample.
-        metrics: Metric ids or suites to keep. The default is all.
+        since: Earliest start of a request. `since` and `until` exclude results without a time.
+        until: Requests must start before this time.
+        where: Pairs (key, required value). The key `tag` requires a tag of the sample. All other
+            keys have the same meaning as `by` in `summarise`.
+        metrics: Metric ids or suites to keep. The default is all metrics.
     """
     conditions, chosen = list(where), set(metrics)
     for row in rows:
@@ -123,11 +124,17 @@ class Diagnosis:
 def diagnose(
     rows: Iterable[Evaluation], *, cuts: Mapping[str, tuple[float, float]] | None = None
 ) -> list[Diagnosis]:
-    """Return the rules that match samples. Sort faults before good signs, then by descending share.
+    """Return the rules of `rules.toml` that match at least one sample.
 
-    Omit good signs if any score comes from a screening judge, or if over a tenth of the samples
-    have an undefined score. `cuts` maps a metric id to the bounds of its low and high scores, by
-    default `CUTS`.
+    Rules that report a fault come first, sorted by descending share of requests. Rules that report
+    success follow in the same order. The list omits rules that report success if any score comes
+    from a screening judge. It also omits these rules if over a tenth of the samples have an
+    undefined score.
+
+    Args:
+        rows: The results.
+        cuts: Two normalized bounds for each metric id. A score below the first bound is low. A
+            score at or above the second bound is high. The default bounds are `CUTS`.
     """
     known = list(rows)
     levels = [_levels(row, cuts or {}) for row in known]

@@ -108,7 +108,7 @@ def mean_of(
     weights: Sequence[float] | None = None,
     clusters: Sequence[Hashable] | None = None,
 ) -> Estimate | None:
-    """Return the mean of values in [0, 1]. `weights` are inverse inclusion probabilities."""
+    """Return the weighted mean of values in [0, 1]. A weight is 1 / inclusion probability."""
     if not values:
         return None
     moments = Moments(len(values), weights, clusters)
@@ -125,10 +125,8 @@ def mean_of(
 
 
 def rare_variance(weights: Sequence[float]) -> float:
-    """Return variance to add for strata with few samples, which may have equal values by chance.
-
-    Samples with the same weight form a stratum. The method follows Agresti and Coull (1998).
-    """
+    # A few values may be equal by chance. Their variance would be too low without this addition.
+    # Samples with the same weight form a stratum. The method follows Agresti and Coull (1998).
     strata, total = Counter(round(weight, 6) for weight in weights), math.fsum(weights)
     masses = {weight: count * weight / total for weight, count in strata.items()}
     return math.fsum(
@@ -141,12 +139,9 @@ def rare_variance(weights: Sequence[float]) -> float:
 def predicted_mean(
     labelled: Sequence[tuple[float, float, float]], judged: Sequence[tuple[float, float]]
 ) -> Estimate | None:
-    """Estimate the mean label by prediction-powered inference (Angelopoulos et al., PPI++, 2023).
-
-    `labelled` has a tuple (label, judge's value, weight) for each sample with a label. `judged` has
-    a tuple (judge's value, weight) for each unlabelled sample. A weight is 1 / inclusion
-    probability.
-    """
+    # Prediction-powered inference (Angelopoulos et al., PPI++, 2023).
+    # `labelled`: (label, judge's value, weight) of each sample with a label.
+    # `judged`: (judge's value, weight) of each sample without a label.
     if len(labelled) < LEAST_LABELS:
         return None
     labels, beside, weights = zip(*labelled, strict=True)
@@ -168,9 +163,10 @@ def predicted_mean(
 def t_quantile(freedom: float, alpha: float = ALPHA) -> float:
     """Return the two-sided quantile of Student's t for `alpha`.
 
-    Above two degrees of freedom, Hill's expansion (1970, CACM algorithm 396) has a relative error
-    below 4e-4. Below two, the quantile is at most 4 % too high. A `freedom` below 1 counts as 1.
+    `freedom` is the number of degrees of freedom. A number below 1 counts as 1.
     """
+    # Above two degrees of freedom, Hill's expansion (1970, CACM algorithm 396) has a relative error
+    # below 4e-4. Below two, the quantile is at most 4 % too high.
     n, normal = max(freedom, 1.0), NormalDist().inv_cdf(alpha / 2)
     if n > 1e6:
         return -normal

@@ -1,4 +1,4 @@
-"""Statistical tests of means: gates for builds, and alerts on live requests."""
+"""Tests a metric's mean against a limit, to fail a build or to post an alert."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ _OPPOSITE: Final = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 
 def regressed(comparison: Comparison, margin: float) -> list[Change]:
-    """Return the changes whose normalized mean fell significantly, and by more than `margin`.
+    """Return the changes in which a metric's normalized mean fell significantly.
 
-    Holm's method corrects for the number of tested differences.
+    The mean must also fall by more than `margin`. Holm's method corrects the significance for the
+    number of changes.
     """
     tests = [
         (-one.gain / one.deviation, one.freedom, one) for one in comparison.changes if one.deviation
@@ -60,7 +61,8 @@ class FailCondition:
         """Parse a condition such as `ragas.faithfulness<0.8`.
 
         Raises:
-            ConfigError: The text is not a condition, or a good mean would meet the condition.
+            ConfigError: The text is not a condition. Or good means meet the condition, as with
+                `ragas.faithfulness>0.8`.
         """
         match = _CONDITION.fullmatch(text)
         if match is None:
@@ -85,11 +87,17 @@ def failed_conditions(
     by_point: Iterable[FailCondition] = (),
     alpha: float = ALPHA,
 ) -> list[str]:
-    """Return the reasons to fail a build. A metric without a score is also a reason.
+    """Return the reasons to fail a build. The list is empty if the build passes.
 
-    If no condition holds for all traffic, the build fails with a probability of at most `alpha`
-    (Holm's method over all conditions). A single condition fails the build if the mean's entire
-    interval meets it. A condition in `by_point` tests only the mean, without its interval.
+    A mean must meet its condition significantly, at the level `alpha`. Holm's method corrects the
+    level for the number of conditions. A mean without a confidence interval is compared directly.
+    A metric without any score also fails the build.
+
+    Args:
+        conditions: The conditions to test.
+        metrics: Summary of each metric by metric id.
+        by_point: Conditions that compare the mean directly, without a significance test.
+        alpha: Maximum probability that the tests fail a build whose true means are good enough.
 
     Raises:
         ConfigError: A condition names a metric without results.
@@ -138,20 +146,20 @@ _ALPHA: Final = 0.001  # 0.05 would raise false alerts, because the sink tests a
 
 
 class AlertSink:
-    """Posts an alert to a webhook when a mean crosses a threshold.
+    """Posts an alert to a webhook when a metric's mean meets a condition.
 
-    The mean covers a time window. The mean's entire 99.9 % confidence interval must lie beyond the
-    threshold. The sink retries a failed post at the next check. Each process watches only its own
-    requests.
+    The mean covers the requests of a time window. The mean's entire 99.9 % confidence interval must
+    meet the condition. With several conditions, the required interval is wider. The sink retries a
+    failed post at the next check. Each process watches only its own requests.
 
     Args:
         url: URL of the webhook. Slack and Mattermost show the field `text` of the JSON body.
         *conditions: Conditions on means, such as `ragas.faithfulness<0.8`.
-        by: Key that divides requests into groups, as in `summarise`. The sink watches the latest
-            hundred groups separately.
+        by: Key that divides requests into groups, as in `summarise`. The sink watches each group
+            separately, and forgets all but the hundred most recent groups.
         window: Length of the window in seconds. A group keeps at most its latest 2,000 evaluations.
         cooldown: Minimum number of seconds between two alerts of a group.
-        samples: Minimum number of evaluations for an alert.
+        samples: Minimum number of evaluations of a group, and of scores of a metric, for an alert.
     """
 
     def __init__(
@@ -177,7 +185,6 @@ class AlertSink:
         self._opener = build_opener(_NoRedirects)
 
     def deliver(self, evaluation: Evaluation) -> None:
-        """Add one evaluation, and post an alert if the mean of its group crossed a threshold."""
         now, row = evaluation.end / 1e9, without_texts(evaluation)
         key = group_key(row, self._by)
         # The most recent groups are last.

@@ -132,8 +132,9 @@ def _row_or_flaw(line: Any) -> Evaluation | str:
 def to_frame(rows: Iterable[Evaluation]) -> pd.DataFrame:
     """Convert results to a data frame. `frame.to_parquet(path)` writes a file that `read` accepts.
 
-    The column `result` has the entire result as JSON. Further columns are metadata keys, metrics
-    (on their own scales), times, question, answer, reference and `passed`.
+    The column `result` holds the entire result as JSON. Each metric has a column with values on the
+    metric's scale. Further columns are metadata keys, times, question, answer, reference and
+    `passed`.
     """
     import pandas as pd
 
@@ -156,8 +157,8 @@ def read_labels(path: Path) -> Labels:
 
     A line has a sample's id, a metric and a value on the metric's scale. A line may also be a
     result, for example from a better judge. A result matches a sample by `sample_id`, `question_id`
-    or question. `read_labels` skips labels of single claims. A line that is neither a label nor a
-    result raises `ConfigError`.
+    or question. `read_labels` skips lines with the key `claim`, which label only one claim. A line
+    that is neither a label nor a result raises `ConfigError`.
     """
     labels: dict[tuple[str, str], float] = {}
     for found in lines_of(path, _labels_of, _WANTS):

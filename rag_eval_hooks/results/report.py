@@ -34,15 +34,16 @@ _WORST: Final = 20
 
 
 class ResultReport:
-    """The figures of a report, which every output format renders.
+    """The numbers of a report. Every output format shows the same numbers.
 
     Args:
         rows: The results.
         by: Keys that group the samples. The default keys are metadata keys, workflow, sampling
             reason and version, if they have 2 to 12 different values.
-        cuts: Low and high bounds by metric id, as in `diagnose`.
+        cuts: Bounds of low and high scores by metric id, as in `diagnose`.
         labels: Labels of a random part of the samples, from `read_labels`.
-        skipped: Number of skipped lines by reason. The default is `rows.skipped`.
+        skipped: Number of skipped lines by reason. The default is `rows.skipped` if `read` returned
+            `rows`.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ def _judges(rows: Iterable[Evaluation]) -> dict[str, int]:
 
 
 def as_json(report: ResultReport) -> dict[str, Any]:
-    """Return a report as plain types, with sample ids instead of samples."""
+    """Return a report as plain JSON types. A sample id represents each sample."""
     first, last = report.times or (None, None)
     plain = {
         "from": first,

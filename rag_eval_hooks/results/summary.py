@@ -76,13 +76,13 @@ class MetricSummary(SimpleNamespace):
 
     @property
     def word(self) -> str | None:
-        """Label of the mean. None if the metric defines no labels."""
+        """The metric's word for the mean, such as `good`. None if the metric defines no words."""
         return None if self.normalized is None else band_of(self.metric, self.normalized.mean)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultGroup:
-    """Samples with the same value of the grouping key."""
+    """The results of one group, with a summary of each metric."""
 
     rows: Sequence[Evaluation] = field(repr=False)
     metrics: Mapping[str, MetricSummary]  # in the order of the configured metrics
@@ -93,14 +93,14 @@ class ResultGroup:
 
     @property
     def passed(self) -> Estimate | None:
-        """Fraction of the traffic that passes all thresholds, or None without thresholds."""
+        """Estimated fraction of requests that pass all thresholds. None if unknown for all results."""
         known = [row for row in self.rows if row.passed is not None]
         return mean_over([(row, row) for row in known], [float(bool(row.passed)) for row in known])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledMean:
-    """Mean of a metric from 0 (worst) to 1 (best), estimated from labels of some samples."""
+    """A metric's mean, estimated from labels of some samples. 0 is worst and 1 is best."""
 
     metric: str
     labels: int  # number of samples with a label
@@ -159,7 +159,8 @@ def check_key(rows: Sequence[Evaluation], by: By, name: str = "by") -> None:
 
 
 def in_sample(scored: Sequence[D | None]) -> list[D | None]:
-    """Replace scores of samples that were not drawn by None, except in results of a data set."""
+    # Means use only scores with an inclusion probability. In results of a data set, no score has an
+    # inclusion probability, so means use all scores.
     is_random = any(one and one[1].probability for one in scored)
     return [one if one and (one[1].probability or not is_random) else None for one in scored]
 
@@ -167,7 +168,7 @@ def in_sample(scored: Sequence[D | None]) -> list[D | None]:
 def mean_over(
     scored: Sequence[tuple[Evaluation, Evaluation | Score]], values: Sequence[float]
 ) -> Estimate | None:
-    """Weight each value by the second element of its pair in `scored`."""
+    # The second element of each pair in `scored` has the inclusion probability of the value.
     used = [(*one, value) for one, value in zip(in_sample(scored), values, strict=True) if one]
     weights, rows = [weight_of(one) for _, one, _ in used], [row for row, _, _ in used]
     return mean_of([value for _, _, value in used], weights, sessions_of(rows))
@@ -227,7 +228,7 @@ def scale_of_metric(metric: str) -> Scale | None:
 
 
 def slope_of(metric: str, ranked: Sequence[Score]) -> tuple[float, float]:
-    """Return the slope and offset that convert normalized values to the metric's scale."""
+    """Return (slope, offset), which convert a normalized value to the metric's scale."""
     if (scale := scale_of_metric(metric)) is not None:
         span = scale.high - scale.low
         return (span, scale.low) if scale.higher_is_better else (-span, scale.high)
