@@ -37,7 +37,10 @@ _PARTS = ("question", "contexts", "answer", "prompt")
 
 
 class Status(StrEnum):
-    """How a request ended. Only `OK` requests get scores, unless a rule selects `ERROR`."""
+    """How a request ended.
+
+    Only `OK` requests get scores. A sampling rule with `error` also selects `ERROR` requests.
+    """
 
     OK = "ok"
     ERROR = "error"
@@ -72,9 +75,10 @@ class Sample:
         trace_id: The RAG span's trace id, 32 hex digits, or None without a span.
         span_id: The RAG span's id, 16 hex digits, or None without a span.
         workflow: Name of the pipeline, as on its RAG span.
-        response_id: Id of the model's reply, or None. Equality ignores this and all later fields.
+        response_id: Id of the model's reply, or None. Equality ignores this field.
         ended_at: Time at which the request finished, in nanoseconds since the epoch, or None.
-        sample_id: Unique id of this sample.
+            Equality ignores this field.
+        sample_id: Unique id of this sample. Equality ignores this field.
     """
 
     question: str
@@ -118,7 +122,7 @@ class Sample:
 
     @property
     def cut_parts(self) -> tuple[str, ...]:
-        """Incomplete parts: `question`, `contexts`, `answer` or `prompt`."""
+        """The incomplete ones of `question`, `contexts`, `answer` and `prompt`."""
         cut = {re.split(r"[.\[]", name, maxsplit=1)[0] for name in self.truncated}
         return tuple(part for part in _PARTS if part in cut)
 
@@ -130,7 +134,7 @@ class Sample:
         return count
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the sample as plain types, without fields that have their default value."""
+        """Return the sample as plain types. Omit fields that have their default value."""
         plain = _plain(self)
         plain["status"] = self.status.value
         if self.status is Status.OK:
@@ -158,8 +162,8 @@ class Sample:
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Create a sample from a mapping, such as the output of `to_dict`.
 
-        Keys that are not field names become metadata. The field names of ragas are also valid:
-        `user_input`, `retrieved_contexts`, `response` and `reference_context_ids`.
+        The mapping may use the field names of ragas: `user_input`, `retrieved_contexts`, `response`
+        and `reference_context_ids`. Unknown keys become metadata.
 
         Raises:
             TypeError: `question` is missing, or a field has the wrong type.

@@ -50,26 +50,27 @@ class AnnotatorKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A metric's value with its origin. The value is finite.
+    """A metric's score for one sample, with the origin of the score.
 
     Attributes:
-        value: The number on the metric's own scale.
-        normalized: The number mapped to [0, 1] by the metric's `Scale`, where 1 is best.
+        value: A finite number on the metric's own scale.
+        normalized: The value, mapped to [0, 1] by the metric's `Scale`. 1 is best.
         label: The metric's word for the value, or None.
         parts: Numbers from which the metric computed the value, by name.
         explanation: Claims, verdicts and chunk numbers behind the value, as plain JSON types.
         warnings: Reasons to distrust the value.
-        risk: 1 minus the lowest probability among the metric's claims, or None.
+        risk: 1 minus the lowest probability that one of the metric's claims is supported. None if
+            no claim has a probability.
         annotator_kind: `CODE` for formulas and the heuristic judge, `LLM` for a language model.
         annotator: The judge's kind and model, or None if the metric needs no judge.
         judged: Whether the value depends on a judge.
         screening: True if the judge is only good enough to choose samples for review.
         version: Versions of the package and the prompts, such as `0.1.0` or `0.1.0+prompts.1`.
-        usage: The metric's share of the sample's judge usage.
-        probability: Inclusion probability of this metric, or None without random sampling. The
-            weight of the score is 1 / `probability`.
-        probability_estimated: Whether the probability includes estimated effects of a rate limit or
-            a full queue.
+        usage: The metric's share of the judge calls, tokens and cost for the sample.
+        probability: Inclusion probability of this metric, or None without random sampling. In means
+            over all traffic, the score has the weight 1 / `probability`.
+        probability_estimated: True if `probability` is an estimate, because of a rate limit or a
+            full queue.
         reason: Sampling reason of the metric, as in `Stats.decisions`, or empty.
     """
 
@@ -109,9 +110,9 @@ class NotScored:
 
     Attributes:
         detail: One sentence that explains the cause, without texts of the sample.
-        usage: The judge's calls, tokens and cost, which produced no score.
-        undecided: Whether the judge was unsure about too many items.
-        explanation: Available claims, verdicts and chunk numbers.
+        usage: Calls, tokens and cost of the judge, although there is no score.
+        undecided: Whether the score is missing because the judge was unsure.
+        explanation: Claims, verdicts and chunk numbers that exist without the score.
     """
 
     cause: Cause
@@ -154,7 +155,7 @@ Outcomes: TypeAlias = Mapping[str, Outcome]
 
 
 class Unavailable(Exception):
-    """A finding that a metric needs is missing. `outcome` becomes the metric's outcome."""
+    """Raised if a metric needs a finding that is missing. The metric's outcome is `outcome`."""
 
     def __init__(self, outcome: NotScored) -> None:
         super().__init__(outcome.detail)
@@ -163,7 +164,7 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A metric's range of values. Raises `InputError` unless `low` is below `high`."""
+    """A metric's range of values. Raises `InputError` if `low` is not below `high`."""
 
     low: float
     high: float
@@ -177,7 +178,7 @@ class Scale:
             raise InputError("The low end of a scale must be below its high end.", ends)
 
     def score(self, value: float, **details: Any) -> Score:
-        """Return a score for a number on this scale. Keywords are fields of `Score`."""
+        """Return a score for a number on this scale. `details` are other fields of `Score`."""
         return Score(value=value, normalized=self.normalize(value), **details)
 
     def normalize(self, value: float) -> float:
@@ -197,13 +198,13 @@ UNIT = Scale(0.0, 1.0)
 
 
 def score_id(sample_id: str, metric_id: str, outcome: Outcome) -> str:
-    """Return 32 hex digits that depend on sample, metric, judge and versions."""
+    """Return a score's id, 32 hex digits. Sample, metric, judge and versions determine the id."""
     made_by = (outcome.annotator, outcome.version) if isinstance(outcome, Score) else ()
     return _digest([sample_id, metric_id, *made_by])
 
 
 def result_id(sample_id: str, outcomes: Outcomes) -> str:
-    """Return the id of a sample's result. A repeated evaluation gives the same id."""
+    """Return a result's id. Sample, metrics, judges and versions determine the id."""
     ids = sorted(score_id(sample_id, name, one) for name, one in outcomes.items())
     return _digest(ids or [sample_id])
 

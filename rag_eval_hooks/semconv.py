@@ -1,4 +1,4 @@
-"""Names of the span attributes and values that we write.
+"""Names and values of the span attributes that this package writes.
 
 OpenTelemetry may still change its `gen_ai.*` constants, so this module does not import them.
 """
@@ -105,5 +105,5 @@ def eval_key(metric_id: str, field: str) -> str:
 
 
 def evaluation(index: int, field: str) -> str:
-    """Return OpenInference's attribute key for a field of the result with this index."""
+    # attribute key by OpenInference's conventions
     return f"evaluations.{index}.evaluation.{field}"

@@ -22,11 +22,12 @@ from rag_eval_hooks.telemetry.held_spans import Addition, OtherSpan
 
 
 class RagEvalSpanProcessor(SpanProcessor):
-    """Wraps a span processor, and holds another instrumentor's RAG span until scores arrive.
+    """Wraps a span processor, and adds scores to the RAG spans of another instrumentor.
 
-    With `spans="auto"`, another instrumentor such as OpenInference writes the RAG span. This
-    processor holds the span for at most `hold_timeout` seconds, adds the scores, and passes the
-    span on. All other spans pass immediately and unchanged.
+    With `spans="auto"`, an active instrumentor such as OpenInference writes the RAG span. This
+    processor holds that span until its scores arrive, for at most `hold_timeout` seconds. Then the
+    wrapped processor receives the span with the scores. Spans that need no scores pass immediately
+    and unchanged.
 
     ```python
     evals = RagEval()
@@ -70,7 +71,10 @@ class RagEvalSpanProcessor(SpanProcessor):
         self._inner.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Release held spans within `hold_timeout` seconds, then flush the wrapped processor."""
+        """Wait for scores, pass all held spans, then flush the wrapped processor.
+
+        The wait ends after `hold_timeout` or `timeout_millis`, whichever is shorter.
+        """
         began = time.monotonic()
         kept = self._others.kept(min(self._wait, timeout_millis / 1000))
         self._release(kept, EvalStatus.TIMEOUT)

@@ -1,4 +1,4 @@
-"""SQLite files that threads and processes share, also across forks."""
+"""SQLite files that threads, processes and forked children share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _UNHARMED: Final = {getattr(sqlite3, f"SQLITE_{name}") for name in _HARMLESS.spl
 
 
 class SqliteFile:
-    """Thread-safe. Closes its connection before a fork, because a child must not inherit locks."""
+    """A connection to an SQLite file. Thread-safe.
+
+    The connection closes before a fork, because a child process must not inherit SQLite's locks.
+    """
 
     def __init__(self, path: Path, schema: Sequence[str], *, patience: float) -> None:
         self.path = path

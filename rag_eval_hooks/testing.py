@@ -55,10 +55,10 @@ class ScriptedJudge:
     """A judge that returns prepared findings.
 
     Args:
-        script: Findings, or a function that takes a `JudgeCall` and returns findings. A finding
-            that the script lacks fails with the cause `judge_failed`.
-        error: Exception to raise, such as `JudgeError("down")`, or None.
-        latency: Seconds before each reply.
+        script: Findings, or a function that takes a `JudgeCall` and returns findings. If a metric
+            needs a finding that the script lacks, the cause of the missing score is `judge_failed`.
+        error: Exception to raise in each call, such as `JudgeError("down")`, or None.
+        latency: Delay before each reply, in seconds.
     """
 
     name = "scripted"

@@ -36,7 +36,7 @@ def at_fork(
     in_parent: Callable[[], None] | None = None,
     in_child: Callable[[], None] | None = None,
 ) -> None:
-    """Call an object's bound methods at every fork while the object exists."""
+    """Register bound methods that run at every fork. Their object may still be collected."""
     for methods, method in ((_BEFORE, before), (_IN_PARENT, in_parent), (_IN_CHILD, in_child)):
         if isinstance(method, MethodType):
             # Remove collected objects here, because a weak-reference callback would swallow a
@@ -81,7 +81,7 @@ class _Crew:
 
 
 class DaemonExecutor:
-    """Runs calls on daemon threads. Python's own pools would wait at exit for a hanging call."""
+    """Runs calls on daemon threads. Python's own thread pools wait at exit for a hanging call."""
 
     def __init__(self, name: str, limit: int = 1) -> None:
         self._name, self._limit = name, limit

@@ -38,7 +38,7 @@ class Fleet:
     config: RagEvalConfig
 
     def app(self, *, with_backend: bool = True) -> Celery:
-        """Without a backend, the application can only send tasks."""
+        # Without a backend, the application can only send tasks.
         try:
             from celery import Celery
             from kombu import Queue

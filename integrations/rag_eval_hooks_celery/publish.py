@@ -32,7 +32,7 @@ _NAMESPACE: Final = uuid.UUID("5a1e8a3c-54d7-4f0b-9c55-5d1f3a0f7e21")
 
 
 class Publisher:
-    """Sends one process's samples to workers. All coroutines must run in one event loop."""
+    """Sends samples of this process to workers. Call all coroutines in the same event loop."""
 
     def __init__(self, fleet: Fleet, incidents: Incidents, mark: str) -> None:
         self._fleet = fleet
@@ -58,11 +58,9 @@ class Publisher:
     async def evaluate(
         self, sample: Sample, decision: Decision, accepted: float
     ) -> dict[str, Any] | Ending:
-        """Send a sample and wait for the result, without a time limit.
+        """Send a sample to a worker, and wait for the result without a time limit.
 
-        If no result arrives within the visibility timeout, send the sample again with the same task
-        id. If a worker finds a result for this task id, the worker does not evaluate again. If the
-        broker does not accept the sample in time, return an `Ending` with the reason `broker`.
+        Return an `Ending` if the broker does not accept the sample, or if the worker fails.
         """
         task_id = str(uuid.uuid5(_NAMESPACE, f"{sample.sample_id}:{accepted}"))
         urgent = decision.top.reason.startswith("tail:")
@@ -70,6 +68,8 @@ class Publisher:
         try:
             text = sample_to_text(sample, decision, self._mark, schema=SCHEMA, accepted=accepted)
             while True:
+                # Send the task again if no result arrives within the visibility timeout. The task
+                # id is the same, so a worker that finds a result does not evaluate again.
                 if not await self._sent(task_id, text, urgent=urgent):
                     return Ending.dropped(BROKER_DOWN)
                 if self._polling is None or self._polling.done():

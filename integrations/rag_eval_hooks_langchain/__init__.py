@@ -1,9 +1,9 @@
 """Captures LangChain and LangGraph: pass `RagEvalCallbackHandler(evals)` as a callback.
 
-`enable(evals)` captures every run of the process, until `disable()`. `record_contexts(documents)`
-records documents inside a run. `RagEvalMiddleware(evals)` captures an agent, and needs the package
-`langchain`. `LangChainJudge(model)` uses a LangChain chat model as the judge.
-`LangChainDecisionJudge(model)` uses a model that returns probabilities instead of text.
+`enable(evals)` captures every LangChain run of the process, until `disable()`.
+`record_contexts(documents)` records documents inside a run. `RagEvalMiddleware(evals)` captures an
+agent, and needs the package `langchain`. `LangChainJudge(model)` uses a LangChain chat model as the
+judge. `LangChainDecisionJudge(model)` uses a model that returns probabilities instead of text.
 """
 
 from __future__ import annotations

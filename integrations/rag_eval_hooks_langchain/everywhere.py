@@ -36,11 +36,12 @@ _replaced: list[tuple[type, str, Any]] = []
 
 
 def enable(evals: RagEval, **options: Unpack[CaptureKeywords]) -> RagEvalCallbackHandler:
-    """Capture every run of the process without passing a handler.
+    """Capture every LangChain run of this process. No call needs a handler.
 
     A direct search of a vector store calls no LangChain callback. `enable` therefore also wraps the
-    search methods of vector stores. `disable` restores these methods. A run with several handlers
-    of `evals` is captured only once. A second call of `enable` replaces the first handler.
+    search methods of vector stores. `disable` restores these methods. If a run also has its own
+    handler for `evals`, capture records the run only once. A second call of `enable` replaces the
+    handler of the first call.
 
     Args:
         evals: The evaluator that receives the requests.
@@ -87,18 +88,18 @@ def disable() -> None:
 
 
 def record_contexts(documents: Any) -> bool:
-    """Record documents that the running step gives to the model.
+    """Record documents that your code retrieves without a LangChain retriever.
 
-    Use this function if LangChain reports no retrieval: for a search in a middleware, a call to a
-    service, or text from your code. Call this function in a node, tool, middleware or lambda. A
-    document becomes a context only if the model's prompt contains the document.
+    Examples are a search in a middleware, a call to a service, or a text from your code. Call this
+    function in a node, tool, middleware or lambda. A document becomes a context only if the model's
+    prompt contains the document.
 
-    Inside `with evals.interaction(...) as it:` but outside any run, this function calls
-    `it.contexts`.
+    Outside LangChain runs, call this function inside `with evals.interaction(...)`. The interaction
+    then records the documents.
 
     Args:
-        documents: One document or a list: texts, LangChain documents, mappings, or pairs
-            (document, score).
+        documents: One document or a list of documents. A document is a text, a LangChain document,
+            a mapping, or a pair (document, score).
 
     Returns:
         Whether a handler or an interaction recorded the documents.

@@ -53,9 +53,9 @@ class RagEvalCallbackHandler(OnePerProcess, BaseCallbackHandler):
 
     Args:
         evals: The evaluator that receives the requests.
-        **options: The fields of `CaptureOptions`, such as `contexts` and `retrieval_tools`.
-            If `root` names a run, each run of that name is a request. Otherwise, each outermost run
-            is a request.
+        **options: The fields of `CaptureOptions`, such as `contexts` and `retrieval_tools`. With
+            `root="answer"`, each run with the name `answer` is a request. Without `root`, each
+            outermost run is a request.
 
     Raises:
         ConfigError: An argument is invalid.

@@ -74,14 +74,15 @@ async def unseen(
 class LangChainJudge(LLMJudge):
     """Uses a LangChain chat model as the judge.
 
-    Callbacks do not see the judge's calls, except the global handlers of LangChain's debug mode.
+    The application's callbacks do not see the judge's calls. Only the global handlers of
+    LangChain's debug mode do.
 
     Args:
         model: A chat model, or a runnable that accepts messages and returns a message or a text.
             The judge uses structured output only with a chat model. The judge does not change the
             model's settings.
-        **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`. Set
-            retries on the model.
+        **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`. To retry
+            failed calls, configure the model itself.
 
     Raises:
         ConfigError: The model is not a runnable, or a value is invalid.

@@ -35,9 +35,9 @@ class _RequestState(AgentState[Any]):  # type: ignore[misc]
 class RagEvalMiddleware(AgentMiddleware[_RequestState, Any, Any]):  # type: ignore[misc]
     """Captures all runs of an agent: `create_agent(..., middleware=[RagEvalMiddleware(evals)])`.
 
-    Capture records a run only once, even if a callback handler of `evals` also sees the run. For
-    agents with human-in-the-loop interrupts, use `RagEvalCallbackHandler` instead. Both classes
-    accept the same arguments.
+    If a run also has a `RagEvalCallbackHandler` for `evals`, capture records the run only once. For
+    agents with human-in-the-loop interrupts, use `RagEvalCallbackHandler` instead of the
+    middleware. Both classes accept the same arguments.
     """
 
     state_schema = _RequestState

@@ -124,7 +124,8 @@ _LOOK_UPS: Mapping[tuple[str, str], _LookUp] = {
 
 
 def vendor_span(root: Run) -> tuple[bool, Span | None]:
-    """Return whether another instrumentor is active, and that instrumentor's span for `root`."""
+    # The first value tells whether another instrumentor is active. The second value is that
+    # instrumentor's span for `root`, if known.
     if not isinstance(root.id, int):
         return False, None
     is_active, run_id = _is_langfuse_current(root), UUID(int=root.id)

@@ -107,7 +107,7 @@ _FORMS: tuple[tuple[type, Form], ...] = (
 
 
 def written_documents(text: str) -> Any:
-    """Parse a text that an agent made with `repr` from a tool's list of documents."""
+    # Agents convert a tool's list of documents to text with `repr`.
     if not text.startswith("[") or "Document(" not in text[:_BEGINNING] or len(text) > _MAX_WRITTEN:
         return None
     if not _TEXTS_AND_CODE.fullmatch(text) or _ODD_ESCAPE.search(text.replace("\\\\", "")):

@@ -36,15 +36,16 @@ def enable(evals: RagEval, **options: Unpack[CaptureKeywords]) -> Instrumentatio
 
     `enable` registers a handler with the root dispatcher of LlamaIndex's instrumentation. The
     handler never raises an exception. A second call with equal arguments changes nothing. A call
-    with different arguments replaces the registration.
+    with different arguments replaces the handler.
 
     Args:
         evals: The evaluator that receives the requests.
         **options: The fields of `CaptureOptions`, such as `contexts` and `answer`. The option
-            `question` names an argument of the outermost call, or is a function of the arguments.
+            `question` is the name of an argument of the outermost call. It may also be a function
+            that receives the arguments and returns the question.
 
     Returns:
-        The registration. Its method `disable()` stops the capture.
+        The registered handler. Call its method `disable()` to stop the capture.
 
     Raises:
         ConfigError: An argument is invalid.

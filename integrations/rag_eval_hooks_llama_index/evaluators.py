@@ -35,7 +35,8 @@ def llama_index_metric(
         id: The metric's id. The default is `llama_index.` plus the name of the evaluator's class.
         needs: Fields that the sample must have. Other samples get no score.
         scale: Scale of the scores. The default is 1 to 5 for `CorrectnessEvaluator`, else 0 to 1.
-            A result without a score gets the maximum if it passes, and the minimum if it fails.
+            Some evaluators report only whether the answer passes. The metric then gives the highest
+            or the lowest number of the scale.
         timeout: Maximum number of seconds per evaluation.
 
     Raises:
@@ -82,7 +83,8 @@ class SuiteEvaluator(BaseEvaluator):
     """A LlamaIndex evaluator that computes one of our metrics, for example in `BatchEvalRunner`.
 
     Args:
-        evals: A `RagEval` that computes this metric. `evals.stats()` does not count the results.
+        evals: A `RagEval` that computes this metric. `evals.stats()` does not count these
+            evaluations.
         metric: The metric's id, such as `ragas.faithfulness`.
         threshold: Minimum normalized score (0 to 1) with which a result passes.
 
@@ -111,9 +113,9 @@ class SuiteEvaluator(BaseEvaluator):
         contexts: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> EvaluationResult:
-        """Evaluate an answer. If there is no score, `invalid_reason` gives the cause.
+        """Evaluate an answer. If the score is missing, `invalid_reason` gives the cause.
 
-        `reference` is the expected answer. The method ignores all other keywords.
+        The keyword `reference` is the expected answer. The method ignores all other keywords.
         """
         texts = list(contexts or ())
         result = EvaluationResult(query=query or "", response=response, contexts=texts)

@@ -1,6 +1,6 @@
 """The handler for LlamaIndex's spans and events.
 
-LlamaIndex hides the exceptions of handlers, so the methods report their exceptions themselves.
+LlamaIndex hides the exceptions of handlers, so the handler's methods report their own exceptions.
 """
 
 from __future__ import annotations
@@ -85,16 +85,17 @@ class Instrumentation(BaseSpanHandler[BaseSpan], BaseEventHandler):
         self._recorder.unmatched.enable(_FRAMEWORK, self._place, before)
 
     def disable(self) -> None:
-        """Remove the handler. Idempotent. Open requests become `abandoned` at their time limit."""
+        """Stop the capture. Idempotent. Open requests later get the status `abandoned`."""
         root = get_dispatcher()
         root.span_handlers = [one for one in root.span_handlers if one is not self]
         root.event_handlers = [one for one in root.event_handlers if one is not self]
         self._recorder.locators.discard(self._parents.current)
 
     def paused(self) -> AbstractContextManager[None]:
-        """Do not capture calls that start in the `with` block, or in its tasks and threads.
+        """Return a context manager that pauses the capture in its `with` block.
 
-        Capture continues for concurrent requests and for requests that are already open.
+        The pause also applies to tasks and threads that the block starts. Capture continues for
+        requests outside the block, and for requests that are already open.
         """
         return paused()
 

@@ -63,13 +63,13 @@ class LlamaIndexChat(ChatAdapter):
 class LlamaIndexJudge(LLMJudge):
     """Uses a LlamaIndex LLM as the judge.
 
-    Callback managers of the application do not see the judge's calls, but global instrumentation
+    The application's callback managers do not see the judge's calls. Global instrumentation
     handlers of LlamaIndex do.
 
     Args:
         llm: The LLM. The judge does not change the LLM's temperature or other settings.
-        **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`. Set
-            retries on the LLM.
+        **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`. To retry
+            failed calls, configure the LLM itself.
 
     Raises:
         ConfigError: The object is not a LlamaIndex LLM, or a value is invalid.

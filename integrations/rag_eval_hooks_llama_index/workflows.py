@@ -1,4 +1,4 @@
-"""Reads inputs and state stores of running workflows."""
+"""Reads the inputs and the state stores of running LlamaIndex workflows."""
 
 from __future__ import annotations
 

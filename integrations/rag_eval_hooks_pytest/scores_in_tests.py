@@ -20,7 +20,7 @@ _MOST_TEXT = 4000
 
 
 class ScoresInTests:
-    """Evaluates samples, asserts their scores, and appends the evaluations to a results file."""
+    """Evaluates samples and asserts their scores. `results` is a file for the evaluations."""
 
     def __init__(self, results: Path | None = None) -> None:
         self._evals = RagEval()
@@ -40,9 +40,10 @@ class ScoresInTests:
 
         Args:
             sample: The sample, or a mapping that `RagEval.evaluate` accepts.
-            **limits: Limit by metric, on the metric's own scale. The keyword is a metric id, as in
-                `**{"graphrag.answer_class": 100}`, or the part after the dot, as in
-                `faithfulness=0.8`. If lower values are better, the limit is a maximum.
+            **limits: Minimum score of each metric, on the metric's own scale. If lower scores are
+                better, the limit is a maximum. The keyword is the part of the metric's id after the
+                dot: `faithfulness=0.8`. The entire id also works:
+                `**{"graphrag.answer_class": 100}`.
 
         Raises:
             AssertionError: A score is missing or does not reach its limit. The message lists each

@@ -93,7 +93,7 @@ class ResultGroup:
 
     @property
     def passed(self) -> Estimate | None:
-        """Estimated fraction of requests that pass all thresholds. None if unknown for all results."""
+        """Estimated fraction of requests that pass all thresholds. None if unknown."""
         known = [row for row in self.rows if row.passed is not None]
         return mean_over([(row, row) for row in known], [float(bool(row.passed)) for row in known])
 

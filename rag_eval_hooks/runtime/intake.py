@@ -30,9 +30,8 @@ _PATIENCE_S: Final = 0.5  # seconds after which a rule in another thread counts 
 _POLL_S: Final = 0.001
 
 
+# Thread-safe without a lock, because a hanging sampling rule would never release the lock.
 class Intake:
-    """Thread-safe without a lock, because a hanging rule would never release a lock."""
-
     def __init__(self, pipeline: Pipeline, spans: SpanWriter) -> None:
         self._pipeline, self._spans = pipeline, spans
         self._assembler, self._incidents = pipeline.assembler, pipeline.parts.incidents

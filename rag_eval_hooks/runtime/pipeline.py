@@ -127,7 +127,7 @@ class Pipeline:
             part.forked()
 
     def submit(self, request: Request) -> bool:
-        """Return whether the request is now queued. Never blocks."""
+        """Queue a request without blocking. Return False if the request was not queued."""
         try:
             self.ready()
             ending = self._decide(request) or self.queue(request)

@@ -29,7 +29,7 @@ _QUESTIONS: Final = frozenset({Finding.QUESTIONS, Finding.QUESTION_SIMILARITY})
 
 
 class Selection:
-    """Chooses the metrics of a request. Thread-safe."""
+    """Chooses the metrics to compute for a request. Thread-safe."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Selection:
 
     @property
     def leaves_out(self) -> Callable[[str, Sequence[str], Mapping[str, Any]], bool] | None:
-        """Return a function that returns True to sample out a request at its start."""
+        # Decide at a request's start only if no rule needs data that arrive later.
         rules = [*self._rules, *self._error_rules]
         late = ("question", "answer", "latency_above", "latency_below", "error")
         if self._sample_rules or self._feedback_rules:
@@ -132,7 +132,6 @@ class Selection:
     def asked_by(
         self, feedback: Feedback, sample: Sample, decision: Decision, evaluated: Container[str]
     ) -> tuple[Sample, Decision, Set[str]] | None:
-        """Return sample, decision and metric ids of the evaluation that feedback triggers."""
         with_reference = sample
         if feedback.reference is not None and sample.reference is None:
             with_reference = replace(sample, reference=feedback.reference)
@@ -152,6 +151,7 @@ class Selection:
             and not metric.missing(with_reference)
         }
         shares = {k: v for k, v in (by_rule | by_reference).items() if k not in evaluated}
+        # ids of the metrics whose required fields are present
         fed = shares.keys() - missing_inputs(self._metrics, with_reference).keys()
         return (with_reference, Decision(-1, shares), fed) if fed else None
 

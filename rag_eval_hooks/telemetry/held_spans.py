@@ -1,4 +1,4 @@
-"""Spans that wait for scores: our RAG span, and spans of other instrumentors."""
+"""RAG spans that wait for scores: this package's spans, and spans of other instrumentors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Export: TypeAlias = "Callable[[ReadableSpan, Addition], None]"
 
 
 class DeferredSpan:
-    """A background thread writes the span's content and child spans. Thread-safe."""
+    """This package's RAG span. A background thread writes its content and children. Thread-safe."""
 
     def __init__(
         self, span: Span, write: Callable[[bool], None], chars: int, incidents: Incidents
@@ -42,7 +42,7 @@ class DeferredSpan:
         self._later: list[Callable[[], None]] | None = []
 
     def complete(self, *, content: bool = True) -> None:
-        """Idempotent. Without `content`, omit the application's texts."""
+        # Without `content`, `write` omits the application's texts.
         with self._writing:
             write, self._write = self._write, None
             if write is None:
@@ -86,7 +86,8 @@ class DeferredSpan:
 class OtherSpan:
     """Another instrumentor's RAG span. Thread-safe.
 
-    The span accepts scores until its end. `RagEvalSpanProcessor` delays the end.
+    The span accepts scores until the instrumentor ends the span. `RagEvalSpanProcessor` also adds
+    scores that arrive later.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class OtherSpan:
         self._spans = spans
         self.held = HeldSpan(self, 0)
         self._span: Span | None = span
-        self._waits = waits
+        self._waits = waits  # called at the span's end; True if scores will follow
         self._processed = processed
         self._lock = threading.Lock()
         self._kept: list[tuple[ReadableSpan, Export]] = []
@@ -149,7 +150,10 @@ class OtherSpan:
 
 
 class OtherSpans:
-    """Calls `hold` with each finished span that must wait for scores. Thread-safe."""
+    """The RAG spans of other instrumentors. Thread-safe.
+
+    `OtherSpans` calls `hold` with each finished span that must wait for scores.
+    """
 
     def __init__(self, hold: Callable[[HeldSpan], None]) -> None:
         self._hold = hold
@@ -163,7 +167,6 @@ class OtherSpans:
         self.waiting: dict[OtherSpan, None] = {}
 
     def add(self, span: Span, waits: Callable[[], bool]) -> OtherSpan:
-        """The span calls `waits` at its end, to learn whether scores will follow."""
         other = OtherSpan(span, waits, self, processed=self.processors > 0)
         if self.processors:
             oldest = None
@@ -176,7 +179,7 @@ class OtherSpans:
         return other
 
     def ended(self, span: ReadableSpan, export: Export) -> Addition | None:
-        """Return attributes and links for a finished span, or None if the span waits for scores."""
+        """Return attributes and links to add to a finished span. None if the span must wait."""
         key = _key(span.get_span_context())
         with self._lock:
             other, processors = self._spans.pop(key, (None, 0))

@@ -144,7 +144,7 @@ class MetricRecorder:
             self._incidents.report("telemetry metrics", error)
 
     def passes(self, caller: Caller, gate: Gate) -> None:
-        """From now on, report the state of the circuit breaker of `gate`."""
+        # The metric of circuit breakers reports each gate's breaker.
         if not any(known() is gate for _, known in self._gates):
             alive = tuple(entry for entry in self._gates if entry[1]() is not None)
             self._gates = (*alive, (caller, weakref.ref(gate)))

@@ -40,7 +40,7 @@ class Thresholds:
         return f"{words or metric_id} ({value})"
 
     def missed_by(self, metric_id: str, score: Score) -> float:
-        """Return a fraction of the scale: positive if the score misses its threshold."""
+        # The distance is a fraction of the scale. A positive distance misses the threshold.
         scale = self.scales[metric_id]
         distance = (self._limits[metric_id] - score.value) / (scale.high - scale.low)
         return distance if scale.higher_is_better else -distance

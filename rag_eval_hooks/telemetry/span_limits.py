@@ -1,4 +1,4 @@
-"""Limits of our attributes and links on a span."""
+"""Keeps this package's attributes and links within the limits of a span."""
 
 from __future__ import annotations
 

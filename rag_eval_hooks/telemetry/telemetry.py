@@ -35,7 +35,7 @@ R = TypeVar("R")
 
 
 class SpanHolder:
-    """Holds each span for at most `hold_timeout` seconds. Thread-safe."""
+    """Holds each RAG span until its scores arrive or `hold_timeout` expires. Thread-safe."""
 
     def __init__(self, hold_timeout: float, incidents: Incidents) -> None:
         self._hold_timeout = hold_timeout
@@ -101,8 +101,6 @@ class SpanHolder:
 
 
 class Telemetry(Observer):
-    """Without a provider, use the global provider, which the application may set later."""
-
     def __init__(
         self,
         config: RagEvalConfig,
@@ -115,6 +113,7 @@ class Telemetry(Observer):
         logger: LoggerProvider | None,
         has_sinks: bool,
     ) -> None:
+        # A provider of None means the global provider, which the application may set later.
         # Under pytest there is no warning, because tests often need no scores.
         self._is_told = has_sinks or bool(tracer or meter or logger) or "pytest" in sys.modules
         self.judged = thresholds.judged

@@ -30,15 +30,15 @@ def setup_tracing(
 
     Args:
         endpoint: Base URL of an OTLP/HTTP receiver. The default is the value of the
-            `OTEL_EXPORTER_OTLP_*` variables, or `http://localhost:4318`. If `console` is
-            True and `endpoint` is None, there is no OTLP exporter.
-        console: Whether to print spans.
+            `OTEL_EXPORTER_OTLP_*` variables, or `http://localhost:4318`. With `console=True` and no
+            `endpoint`, there is no OTLP exporter.
+        console: Whether to print spans to stdout.
         service_name: Service name if neither `OTEL_SERVICE_NAME` nor `OTEL_RESOURCE_ATTRIBUTES`
             names the service.
 
     Returns:
-        The tracer provider. `RagEval.flush` and `shutdown` flush all created providers. The
-        providers shut down at exit.
+        The tracer provider. `RagEval.flush` and `RagEval.shutdown` flush all providers that this
+        function created. The providers shut down at exit.
 
     Raises:
         ImportError: The extra `otel` is not installed.

@@ -36,7 +36,8 @@ def compiled(
     parts: Mapping[str, str] | None = None,
     flags: int = re.IGNORECASE,
 ) -> LazyPatterns:
-    """Replace `<name>` in a pattern by `parts[name]`. Without parts, insert `given[name]`."""
+    # `<name>` in a pattern stands for `parts[name]`. If `parts` is None, `<name>` stands for the
+    # pattern `given[name]`, and the result omits that pattern.
     texts = {name: "|".join(one) if isinstance(one, list) else one for name, one in given.items()}
     inserted = {name for text in texts.values() for name in _PART.findall(text)}
     left_out, known = (inserted, texts) if parts is None else (set[str](), parts)
@@ -54,7 +55,8 @@ _LONGEST_MATCH: Final = 300
 
 
 def matches_of(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """Yield matches of at most 300 characters, without holding the GIL long."""
+    # `re` holds the GIL during a call, so each call searches only one piece of the text. Matches
+    # longer than `_LONGEST_MATCH` may be missing.
     start = 0
     while start < len(text):
         limit = start + _PIECE
@@ -196,7 +198,7 @@ def language(words: Sequence[str]) -> str | None:
 
 
 def cache_short(maxsize: int) -> Callable[[Callable[[str], R]], Callable[[str], R]]:
-    """Cache only the results of short texts, to limit the cache's memory."""
+    """Return a decorator like `lru_cache` that stores results only for short texts."""
 
     def decorate(function: Callable[[str], R]) -> Callable[[str], R]:
         cached = lru_cache(maxsize)(function)

@@ -176,7 +176,7 @@ def agree(said: Measure, stated: Measure) -> bool:
 
 
 def _is_rounded(said: Measure, one: float, two: float) -> bool:
-    """Return whether `one` may be a rounded form of `two`, at most 5 % away."""
+    # A rounded number differs by at most 5 %, and is at least a million or stated as approximate.
     if not abs(one - two) <= 0.05 * abs(two) or (one < 1e6 and not said.rough):
         return False
     digits = len(f"{one:.9e}".partition("e")[0].rstrip("0")) - 1
@@ -212,7 +212,6 @@ def _same_date(said: Measure, stated: Measure) -> bool:
 
 
 def numbers(text: str) -> list[Number]:
-    """A comma that cannot group thousands is a decimal comma, as in "0,305"."""
     return [number for _, _, number in number_spans(text)]
 
 
@@ -237,6 +236,7 @@ def _read(match: re.Match[str]) -> Number | None:
     digits = match["digits"]
     if len(digits) > _MAX_DIGITS:
         return None
+    # A comma that cannot group thousands is a decimal comma, as in "0,305".
     if match["dots"] or match["comma"]:
         digits = digits.replace(".", "").replace(",", ".")
     elif _PATTERNS["grouping"].search(digits):
