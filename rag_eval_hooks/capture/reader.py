@@ -142,9 +142,10 @@ def added_rows(run: Run, values: Sequence[Any]) -> Rows:
 
 def _is_main(text: str, told: Collection[str]) -> bool:
     left = width(text) * (1 - _MAIN_SHARE) / _MAIN_SHARE
+    is_json = json_in(text) is not None
     for other in told:
-        # A prompt contains the text, and the text may contain fields of its JSON.
-        left -= 0 if other in text or text in other else width(other)
+        # A prompt contains the text, and a JSON text contains its fields.
+        left -= 0 if text in other or (is_json and other in text) else width(other)
         if left < 0:
             return False
     return True
