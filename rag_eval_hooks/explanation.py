@@ -28,7 +28,7 @@ _REASON_CHARS: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What happened to one request, and why. Contains no question, context or answer.
+    """The outcome of one request, and the reason. Contains no question, context or answer.
 
     Attributes:
         key: Trace id. Without a trace, the id of the sample or of the framework's root run.
@@ -109,7 +109,10 @@ def prose(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str |
 
 
 def one_line(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
-    """Return a line such as `1 of 3 claims are unsupported: claim 2`."""
+    """Return the explanation of a score as one line.
+
+    Example: `1 of 3 claims are unsupported: claim 2`.
+    """
     told = next((_counted(*one, content=content) for one in _verdicts(explanation)), None)
     if told is None:
         reason = explanation.get("reason")

@@ -141,7 +141,7 @@ def in_words(who: str, error: BaseException) -> str:
 
 
 def place_in_application(error: BaseException) -> str:
-    """Return the file and line of the application's code that raised the error, or ""."""
+    """Return the file and line where the application's code failed, or an empty string."""
     file = place = ""
     for frame, line in _frames(error):
         name = frame.f_code.co_filename

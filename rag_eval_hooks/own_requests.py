@@ -1,6 +1,6 @@
 """Keeps this package's HTTP requests out of the application's traces and logs.
 
-Also limits the size of the replies.
+The module also limits the size of the replies to these requests.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def _attached(changed: context.Context) -> Iterator[None]:
 def suppressed(owner: object = None) -> AbstractContextManager[None]:
     """Turn off all OpenTelemetry instrumentation inside a `with` block.
 
-    Use it only in background tasks, because the block also hides the current OpenTelemetry context.
+    Use this function only in background tasks. The block also hides the current OpenTelemetry
+    context.
     """
     return _attached(context.set_value(_OWNER, owner, _SUPPRESSING))
 

@@ -155,7 +155,7 @@ def _advice(scale: Scale, function: Callable[..., Any]) -> str:
 
 
 class Criterion(Metric):
-    """A metric for one property of the answer. The score is 1 if the answer has it, else 0.
+    """A metric for one property of the answer. The score is 1 if the property holds, else 0.
 
     ```python
     notice = Criterion("mentions the notice period", name="notice_period")

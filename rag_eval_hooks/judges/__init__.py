@@ -36,7 +36,7 @@ class Judge(Protocol):
 
     - `screening = True`: The scores only suggest which samples a person should review.
     - `one_call = True`: The judge finds claims and entities without a model call. The evaluator
-      first requests claims, entities and generated questions, and then all other findings at once.
+      requests claims, entities and questions about the answer before all other findings.
     """
 
     @property

@@ -158,7 +158,7 @@ class Budget:
 
 @dataclass(slots=True)
 class Reservation:
-    """Estimated use of one model call. After the call, call either `settle` or `fail`, once."""
+    """Estimated use of one model call. The caller must call `settle` or `fail` after the call."""
 
     budget: Budget = field(repr=False)
     periods: _Periods

@@ -1,4 +1,4 @@
-"""Corrects a judge's probabilities by human labels, and measures how well both agree."""
+"""Fits a judge's probabilities to human labels, and measures how well judge and labels agree."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ Positions: TypeAlias = dict[Finding, list[int]]  # positions of items; an empty 
 
 
 class Cascade:
-    """Asks a cheap judge first. Asks a second judge about the verdicts that are unsure.
+    """A judge that asks a cheap judge first, and a second judge about unsure verdicts.
 
     The first judge may mark a verdict as unsure. The cascade also treats a verdict as unsure if it
     has a warning, or a probability between 0.3 and 0.7. The second judge makes all findings that

@@ -58,9 +58,9 @@ class DecisionJudge(ModelJudge):
     """Judges samples with a decision model, which answers questions with probabilities.
 
     The judge usually sends one request per sample, with its question, contexts, answer and
-    reference. The heuristic judge's rules split texts into claims, and find entities. No question
-    is generated from the answer. Metrics that need generated questions get no score, with the
-    cause `missing_input`.
+    reference. The heuristic judge's rules split texts into claims, and find entities. The judge
+    generates no questions from the answer. Metrics that need these questions get no score, with
+    the cause `missing_input`.
 
     Args:
         model: `openai-decisions:<model>`, `systemone:<model or url>`, or a model object.

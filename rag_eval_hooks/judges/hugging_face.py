@@ -64,9 +64,9 @@ def _load_embedder(source: str) -> Callable[[Sequence[str]], list[list[float]]]:
 
 
 class BertScorer(LocalModel[_TextPair, TokenScore]):
-    """Computes BERTScore without idf weights on this machine (Zhang et al., ICLR 2020).
+    """Computes BERTScore (Zhang et al., ICLR 2020) on this machine, without idf weights.
 
-    The model loads once, on first use, in a child process or on a thread. Texts of concurrent
+    The model loads once, on first use, in a child process or on a thread. Pairs of concurrent
     callers share a batch.
 
     Args:
@@ -74,7 +74,7 @@ class BertScorer(LocalModel[_TextPair, TokenScore]):
         layer: Number of the layer whose embeddings BERTScore compares. Layer 0 is the input. If the
             package bert-score does not know the model, you must set `layer`.
         rescale_with_baseline: Whether to rescale the scores by bert-score's baseline for the model.
-            Unrelated texts then score about 0, and a score can be negative.
+            Rescaled scores of unrelated texts are about 0, and some are negative.
 
     Raises:
         ImportError: The extra `bertscore` is not installed.

@@ -44,10 +44,10 @@ class LLMJudge(ModelJudge):
     model the problem.
 
     Args:
-        chat: Chat client with `name`, `complete` and `aclose`.
+        chat: A chat client: any object with `name`, `complete` and `aclose`.
         window: Maximum number of context tokens in one call that verifies claims. Three UTF-8 bytes
             count as one token. The judge divides longer contexts among several calls.
-        examples: Text with your own labeled examples, which the judge adds to its prompts. The keys
+        examples: Your own labeled examples, which the judge adds to its prompts as text. The keys
             name the prompts: `decomposing`, `questioning`, `judging` and `rating`.
         memo: Stores valid replies, and reuses them for identical prompts. The default None disables
             the reuse.

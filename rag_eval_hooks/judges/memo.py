@@ -32,7 +32,7 @@ _TRIM: Final = "DELETE FROM replies_1 WHERE id <= (SELECT MAX(id) FROM replies_1
 
 
 class Memo:
-    """A cache of model replies by model and prompt, in memory or on disk.
+    """A cache of replies from models, in memory or on disk. Model and prompt are the key.
 
     Several judges may share a memo, and several processes may share its folder. Replies contain
     claims of your samples, so restrict access to the folder.

@@ -46,9 +46,8 @@ class ClientOptions(CallLimits):
 
     base_url: str | None = None  # None means OpenAI's URL
     api_key: str | None = option(default=None, repr=False)  # optional with `base_url` or `headers`
-    headers: Mapping[str, str] = option(
-        default_factory=dict, repr=False
-    )  # may hold a gateway's key
+    # The headers may contain a gateway's key.
+    headers: Mapping[str, str] = option(default_factory=dict, repr=False)
     timeout: float = 30.0
     retries: int = 3
 

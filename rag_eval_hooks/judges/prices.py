@@ -55,8 +55,8 @@ class Prices:
     Args:
         table: Mapping with the keys `currency` and `models`. The default currency is USD. `models`
             maps each model's name to the keys `input` and `output`: prices per million tokens.
-        base_url: Base URL of the models' endpoint. The package `genai-prices` knows the prices of
-            some URLs, in USD. With None, only the prices in `table` count.
+        base_url: Base URL of the models' endpoint. The package `genai-prices` looks up prices in
+            USD by this URL, for models that `table` lacks. None disables the lookup.
 
     Raises:
         ConfigError: `table` is invalid.

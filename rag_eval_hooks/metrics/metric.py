@@ -18,14 +18,14 @@ E = TypeVar("E", bound=StrEnum)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """A function that computes a score from the findings about a sample, and its description.
+    """A named function that computes a score from the findings about a sample.
 
     Pass your own metric to `RagEval(metrics=[...])`.
 
     Attributes:
         id: The metric's name, `<suite>.<metric>`.
-        score: Pure function of a sample and its findings. It gets only samples with all fields in
-            `needs`. `rag_eval_hooks.findings.made` returns a finding, or raises `Unavailable`.
+        score: Pure function of a sample and its findings. The sample has all fields in `needs`.
+            `rag_eval_hooks.findings.made` returns a finding, or raises `Unavailable`.
         needs: Fields that the sample must have. Without a field, the metric gives no score, with
             the cause `missing_input`.
         findings: All findings that `score` may read.

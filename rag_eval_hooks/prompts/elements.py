@@ -1,4 +1,4 @@
-"""Pydantic models of a language model's reply. They give its JSON schema, and parse the reply."""
+"""Pydantic models that define the JSON schema of a judge model's reply, and parse the reply."""
 
 from __future__ import annotations
 

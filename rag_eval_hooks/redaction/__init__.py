@@ -1,6 +1,6 @@
-"""Redacts personal data and secrets before samples or spans leave the application.
+"""Redacts personal data and secrets in samples and in the content of RAG spans.
 
-Judges, the spool, sinks and span exporters receive only redacted texts.
+The redaction runs before a judge, the spool, a sink or an exporter receives the text.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def expressions(section: str, **parts: str) -> LazyPatterns:
 
 
 def merge_matches(by_rule: Sequence[Iterable[Match]]) -> list[Match]:
-    """Merge overlapping matches. The earliest rule in `by_rule` decides the kind."""
+    """Merge overlapping matches. The earliest rule sets the kind of the merged match."""
     ranked = [(rank, match) for rank, matches in enumerate(by_rule) for match in matches]
     merged: list[tuple[int, Match]] = []
     for rank, match in sorted(ranked, key=lambda each: (each[1].start, each[0])):

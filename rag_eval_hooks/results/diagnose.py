@@ -24,7 +24,7 @@ def worst(rows: Iterable[Evaluation], metric: str | None = None) -> list[Evaluat
 
     Results with equal scores are in order of the metric's risk, and then of the mean of all scores.
     A risk is a number from 0 to 1, and 1 is worst. If the metric has only a risk, 1 - risk replaces
-    the score. If you pass a metric, the list omits results without its score and its risk.
+    the score. If you pass a metric, the list omits results where it has neither score nor risk.
 
     The default metric is faithfulness. The list then omits only results without any score or risk.
     If faithfulness has no score and no risk, the result ranks just before perfect scores. Results

@@ -39,10 +39,11 @@ class Entailer(LocalModel[_TextPair, Judged]):
 
     Args:
         model: `minilm` selects the model in this package. Any other value is the path of a model's
-            folder, or the name of a model in the local cache. `Entailer` downloads no model.
+            folder, or the name of a model in the local cache. The model must be a classifier with
+            one to three labels. `Entailer` downloads no model.
 
     Raises:
-        ImportError: The extra `entailment` is missing. All models except `minilm` need `nli`.
+        ImportError: An extra is missing: `entailment` for `minilm`, or `nli` for all other models.
     """
 
     def __init__(self, model: str = _BUILT_IN) -> None:
