@@ -155,7 +155,7 @@ Outcomes: TypeAlias = Mapping[str, Outcome]
 
 
 class Unavailable(Exception):
-    """Raised if a metric needs a finding that is missing. The metric's outcome is `outcome`."""
+    """Raised if a metric needs a finding that is missing. The metric then has this `outcome`."""
 
     def __init__(self, outcome: NotScored) -> None:
         super().__init__(outcome.detail)

@@ -36,7 +36,7 @@ def at_fork(
     in_parent: Callable[[], None] | None = None,
     in_child: Callable[[], None] | None = None,
 ) -> None:
-    """Register bound methods that run at every fork. Their object may still be collected."""
+    """Register bound methods that run at every fork, without keeping their object alive."""
     for methods, method in ((_BEFORE, before), (_IN_PARENT, in_parent), (_IN_CHILD, in_child)):
         if isinstance(method, MethodType):
             # Remove collected objects here, because a weak-reference callback would swallow a

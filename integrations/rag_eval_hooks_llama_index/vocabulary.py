@@ -1,4 +1,4 @@
-"""Copies objects of LlamaIndex within limits, and extracts span attributes."""
+"""Copies objects of LlamaIndex, and reads their values for span attributes."""
 
 from __future__ import annotations
 

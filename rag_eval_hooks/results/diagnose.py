@@ -128,7 +128,7 @@ def diagnose(
 
     Rules that report a fault come first, sorted by descending share of requests. Rules that report
     success follow in the same order. The list omits rules that report success if any score comes
-    from a screening judge. It also omits these rules if over a tenth of the samples have an
+    from a screening judge. The list also omits these rules if over a tenth of the samples have an
     undefined score.
 
     Args:

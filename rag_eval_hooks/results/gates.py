@@ -89,15 +89,15 @@ def failed_conditions(
 ) -> list[str]:
     """Return the reasons to fail a build. The list is empty if the build passes.
 
-    A mean must meet its condition significantly, at the level `alpha`. Holm's method corrects the
-    level for the number of conditions. A mean without a confidence interval is compared directly.
-    A metric without any score also fails the build.
+    A condition fails the build if the mean meets the condition at the significance level `alpha`.
+    Holm's method corrects the level for the number of conditions. Without a confidence interval,
+    the test uses only the mean. A metric without any score also fails the build.
 
     Args:
         conditions: The conditions to test.
         metrics: Summary of each metric by metric id.
-        by_point: Conditions that compare the mean directly, without a significance test.
-        alpha: Maximum probability that the tests fail a build whose true means are good enough.
+        by_point: Conditions that fail the build if the mean meets them, significantly or not.
+        alpha: Maximum probability that the significance tests fail a build only by chance.
 
     Raises:
         ConfigError: A condition names a metric without results.
@@ -159,7 +159,7 @@ class AlertSink:
             separately, and forgets all but the hundred most recent groups.
         window: Length of the window in seconds. A group keeps at most its latest 2,000 evaluations.
         cooldown: Minimum number of seconds between two alerts of a group.
-        samples: Minimum number of evaluations of a group, and of scores of a metric, for an alert.
+        samples: Minimum number of the metric's scores for an alert.
     """
 
     def __init__(

@@ -94,7 +94,7 @@ class Models:
 
 
 class Parts:
-    """The components of a pipeline that survive a fork."""
+    """The components that a pipeline keeps after a fork."""
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ Export: TypeAlias = "Callable[[ReadableSpan, Addition], None]"
 
 
 class DeferredSpan:
-    """This package's RAG span. A background thread writes its content and children. Thread-safe."""
+    """This package's RAG span, whose content a background thread writes. Thread-safe."""
 
     def __init__(
         self, span: Span, write: Callable[[bool], None], chars: int, incidents: Incidents
@@ -179,7 +179,7 @@ class OtherSpans:
         return other
 
     def ended(self, span: ReadableSpan, export: Export) -> Addition | None:
-        """Return attributes and links to add to a finished span. None if the span must wait."""
+        """Return additions to a finished span. None means that the span waits for scores."""
         key = _key(span.get_span_context())
         with self._lock:
             other, processors = self._spans.pop(key, (None, 0))

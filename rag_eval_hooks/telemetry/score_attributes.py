@@ -1,4 +1,4 @@
-"""Converts scores to span attributes: the main result, verdicts, values and causes of failure."""
+"""Converts scores, verdicts and causes of missing scores to span attributes."""
 
 from __future__ import annotations
 
