@@ -1,7 +1,8 @@
-"""Live quality evaluation for RAG pipelines.
+"""Evaluates the quality of live RAG requests.
 
 Create one `RagEval` per process. Pass it to a framework's handler, such as
-`rag_eval_hooks_langchain.RagEvalCallbackHandler`. `RagEval` writes scores on the RAG spans.
+`rag_eval_hooks_langchain.RagEvalCallbackHandler`. `RagEval` then scores each request in the
+background, and writes the scores on the request's span.
 """
 
 from __future__ import annotations

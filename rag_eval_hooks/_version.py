@@ -1,3 +1,3 @@
-"""The package's version, read by the build and stamped on every score."""
+"""The package's version. The build reads the version, and every score states the version."""
 
 __version__: str = "0.1.0"

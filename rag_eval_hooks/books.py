@@ -1,4 +1,4 @@
-"""Request statistics, and the outcomes of recent requests."""
+"""Counts requests by outcome, and remembers the outcomes of recent requests."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ class Stats:
 
     Attributes:
         offered: Captured requests, submitted samples, samples recovered from the spool, and
-            evaluations that feedback caused. The counts from `scored` to `pending` add up to
-            `offered`.
-        scored: Requests with at least one score, except `partial` requests (see `failed`).
+            evaluations that feedback caused. `offered` is the sum of the counts from `scored` to
+            `pending`.
+        scored: Requests with at least one score. `failed` counts `partial` requests instead.
         sampled_out: Requests that the sample rate, a metric's rate or a rule excluded.
-        dropped: Requests that were not evaluated, by reason.
+        dropped: Requests that the evaluator dropped without a score, by reason, such as
+            `queue_full` or `budget`.
         failed: Evaluated requests without a score, by cause. The first failed metric gives the
-            cause. If scores are missing without a failure, the first metric gives the cause.
-            `partial`: the judge failed, but metrics without a judge have scores.
+            cause. If no metric failed, the first metric without a score gives the cause.
+            `partial` counts requests whose judge failed, but whose other metrics have scores.
         shipped: Requests sent to Celery workers. The workers count the outcome.
         pending: Requests in the queue or in evaluation.
         incidents: The application's mistakes, and failures of callbacks, metrics, judges and
@@ -42,7 +43,7 @@ class Stats:
         without_retrieval: Requests in which a model answered but capture saw no retrieved text.
         decisions: Sampling decisions by reason: `ratio`, `rule:<name>`, `tail:<name>`,
             `sampled_out`, `sampled_out:rule:<name>`, `feedback:<name>` or `reference`. `rate_limit`
-            counts samples that exceed the rate limit.
+            counts sampled requests that the rate limit rejected.
         failures: Missing scores by metric and failure cause, such as `ragas.faithfulness:
             judge_failed`.
         feedback: Calls of `RagEval.feedback` by result. `joined`: this process remembers the

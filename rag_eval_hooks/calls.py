@@ -13,12 +13,12 @@ _BYTES_PER_TOKEN: Final = 3  # in UTF-8; real tokens are usually longer
 class Usage:
     """Number, tokens and cost of judge calls.
 
-    If several metrics use the same call, each metric gets an equal share.
+    If several metrics use the same call, each metric counts an equal fraction of the call.
 
     Attributes:
         calls: Number of judge requests, including retries but not embedding requests.
-        input_tokens: Reported tokens of prompts and embedded texts, or 0 if unreported.
-        output_tokens: Reported tokens of replies, or 0 if unreported.
+        input_tokens: Tokens of prompts and embedded texts. Unreported tokens count as 0.
+        output_tokens: Tokens of replies. Unreported tokens count as 0.
         cost: Cost in the price table's currency, or None if the model has no price.
     """
 
@@ -81,7 +81,7 @@ class Caller:
 
 @dataclass(slots=True)
 class Call:
-    """One call to a model, including the client's retries. Contains no texts.
+    """One call to a model, including the client's retries, but without prompt and reply.
 
     `start` and `end` are nanoseconds since the epoch. Unknown token counts are 0. `error` is the
     HTTP status or the exception's type.

@@ -1,4 +1,4 @@
-"""`Context`, and conversion of other libraries' documents to contexts."""
+"""Defines `Context`, and converts other libraries' documents to contexts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Context:
     Attributes:
         text: The chunk's text.
         id: The document's id in its store, or None if unknown.
-        score: Score of the retriever or reranker, without normalization, or None if unknown.
+        score: Raw score of the retriever or reranker, or None if unknown.
         metadata: The document's metadata values that are texts, numbers or booleans.
     """
 
@@ -53,8 +53,8 @@ class Context:
     def of(cls, value: Any) -> Context:
         """Convert a text, LangChain document, LlamaIndex node, mapping or (document, score) pair.
 
-        A mapping has its text under `text`, `page_content` or `content`. The keys `id`, `score` and
-        `metadata` are optional. Raises `InputError` for any other value.
+        A mapping needs a text under `text`, `page_content` or `content`. The keys `id`, `score` and
+        `metadata` are optional. Any other value raises `InputError`.
         """
         if isinstance(value, Context):
             return value

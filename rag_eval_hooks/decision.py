@@ -1,4 +1,4 @@
-"""Sampling decisions: request properties, rates, and the rate limit."""
+"""Classes for sampling decisions, and the rate limit."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class Decision:
 
 
 class RateLimit:
-    """A sliding-window limit. Thread-safe."""
+    """Limits the samples per second and per minute, with sliding windows. Thread-safe."""
 
     def __init__(
         self, limits: Mapping[str, int], clock: Callable[[], float] = time.monotonic
@@ -139,7 +139,10 @@ class RateLimit:
         self._share = AdmittedShare(clock)
 
     def admit(self) -> float | None:
-        """Admit or reject a sample. Return the estimated share of admitted samples, or None."""
+        """Admit or reject a sample. Return None if the limit rejects the sample.
+
+        For an admitted sample, return the estimated fraction of samples that the limit admits.
+        """
         with self._lock:
             now = self._clock()
             admitted = all(
@@ -152,9 +155,9 @@ class RateLimit:
 
 
 class AdmittedShare:
-    """Estimates the fraction of admitted requests. Thread-safe.
+    """Estimates the fraction of requests that a limit admits. Thread-safe.
 
-    With weight 1 / fraction, the admitted requests stand for all requests.
+    An admitted request gets the weight 1 / fraction, to represent rejected requests, too.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -1,4 +1,7 @@
-"""Errors of start-up and of methods such as `evaluate`. Captured requests never raise them."""
+"""Exceptions of start-up and of methods such as `evaluate`.
+
+The handling of a captured request never raises an exception in the application.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ class ConfigError(RagEvalError, ValueError):
 
     Attributes:
         field: Name of the setting, as in `RagEvalConfig` or the constructor.
-        got: The rejected value, without credentials and parameters of URLs.
+        got: The rejected value. Asterisks replace credentials and parameters in URLs.
         wants: Description of the accepted values.
     """
 
@@ -154,20 +157,23 @@ def nearest(name: str, names: Sequence[str]) -> str | None:
 
 
 class JudgeError(RagEvalError):
-    """A judge or embedder returned no usable reply. Metrics get the cause `judge_failed`."""
+    """A judge or embedder returned no usable reply. The missing scores' cause is `judge_failed`."""
 
 
 class JudgeTimeout(JudgeError):
-    """A judge or embedder timed out. Metrics get the cause `timeout`."""
+    """A judge or embedder timed out. The missing scores' cause is `timeout`."""
 
 
 class BudgetError(JudgeError):
-    """The budget is used up, so the client sent no call. Metrics get the cause `over_budget`."""
+    """The budget is used up. The missing scores' cause is `over_budget`."""
 
 
 class JudgeUnavailable(JudgeError):
-    """Repeated failures block calls to the judge. Metrics get the cause `judge_unavailable`."""
+    """After repeated failures, the client pauses its calls.
+
+    The missing scores' cause is `judge_unavailable`.
+    """
 
 
 class RedactionError(RagEvalError):
-    """Redaction failed, so the text is not used. The message does not quote the text."""
+    """Redaction failed, so the text is not evaluated. The message does not quote the text."""

@@ -50,12 +50,12 @@ def checked(evals: object) -> RagEval:
 
 
 class RagEval(OnePerProcess):
-    """Evaluates RAG requests in the background and writes the scores on their spans.
+    """Evaluates RAG requests in the background and writes the scores on the requests' spans.
 
     Create one object per process and pass it to a framework's handler. By default, the heuristic
-    judge evaluates every request with the `ragas` metrics whose inputs the request has. Every
-    setting of `RagEvalConfig` is also a keyword, which overrides the environment and the settings
-    file.
+    judge evaluates every request. The default metrics are the `ragas` metrics whose inputs the
+    request has. Every setting of `RagEvalConfig` is also a keyword. Keywords override environment
+    variables and the settings file.
 
     Args:
         metrics: Suites, metric ids, `all`, `Metric` objects or functions `(sample) -> float`. To
@@ -63,12 +63,13 @@ class RagEval(OnePerProcess):
         judge: A judge's name, a `Judge`, or a function that `CallableJudge` accepts.
             docs/judges.md lists all names.
         sample_rate: Fraction of requests to evaluate, 0 to 1.
-        sinks: Additional destinations of evaluations: names such as `jsonl:<path>`, `Sink` objects,
-            and functions that take `(evaluation)` or `(sample, outcomes)`.
-        config: Further settings. Keywords override these settings.
+        sinks: Destinations of results besides the spans: names such as `jsonl:<path>`, `Sink`
+            objects, and functions that take `(evaluation)` or `(sample, outcomes)`.
+        config: Settings as a `RagEvalConfig`. Keywords override these settings.
         embedder: Name that the setting `embedder` accepts, or an `Embedder`.
         token_scorer: Model for `graphrag.bert_score_f1`, such as `BertScorer()`, or None.
-        run_on: Where to evaluate: `thread`, `celery`, or a Celery application.
+        run_on: `thread` evaluates in this process. `celery` or a Celery application evaluates in
+            Celery workers.
         redact: Names that the setting `redact` accepts, redaction rules, and functions
             `(text) -> text`.
         tracer_provider: OpenTelemetry's tracer provider. None means the global provider.
@@ -141,11 +142,14 @@ class RagEval(OnePerProcess):
             it.answer(text)
         ```
 
-        Framework calls inside the block become part of the request. If the block sets no contexts
-        or no answer, the framework calls supply them. If the block raises, the status is `error` or
-        `cancelled`. Inside a framework's run, or a block with the same question, no new request
-        starts. `metadata` accepts `session_id`, `user_id`, `question_id`, `reference` and any
-        other keys. `name` is the workflow's name on the span.
+        Framework calls inside the block become part of the request. If the block sets no
+        contexts, capture finds the contexts in these calls. If the block sets no answer, capture
+        finds the answer in these calls. If the block raises, the request's status is `error` or
+        `cancelled`. A block inside a framework's run starts no new request. A block inside another
+        block with the same question starts no new request.
+
+        `metadata` accepts any keys. `session_id`, `user_id`, `question_id` and `reference` become
+        fields of the sample. `name` is the workflow's name on the span.
         """
         from rag_eval_hooks.capture import ManualInteraction
 
@@ -157,9 +161,9 @@ class RagEval(OnePerProcess):
         """Queue a sample for background evaluation. Never blocks or raises.
 
         The sample is a `Sample`, a mapping that `Sample.of` accepts, or keyword fields. The scores
-        go to the span or trace that the sample names, or to a new RAG span below the current span.
-        With a spool, an accepted sample is on disk within 50 ms. Returns False if the sample is
-        sampled out or dropped.
+        go to the span or trace that the sample names. Scores of a sample without such an id go to a
+        new RAG span below the current span. With a spool, an accepted sample is on disk within
+        50 ms. Returns False if the sample is sampled out or dropped.
         """
         return self._pipeline.intake.submit(sample, fields)
 
@@ -176,12 +180,13 @@ class RagEval(OnePerProcess):
 
         The id is a trace id, a sample id, or the framework's root run id. In a trace with several
         answers, the latest answer gets the feedback. If the feedback matches a tail rule, the
-        evaluator evaluates the request. If `reference` is new, the evaluator computes the metrics
-        that need a reference, within their sample rates. Returns True if the feedback is queued.
+        evaluator computes the rule's metrics. If the request had no reference before, the
+        evaluator computes the sampled metrics that need a reference from `reference`. Returns
+        True if the feedback is queued.
 
-        The evaluator remembers the last 1,000 requests for one hour. Feedback on other requests
-        goes to the processes that share the spool, or only to sinks if there is no spool. See
-        `Stats.feedback`.
+        The evaluator remembers the last 1,000 requests for one hour. Feedback on any other
+        request goes to the processes that share the spool. Without a spool, this feedback goes only
+        to sinks. See `Stats.feedback`.
         """
         return self._pipeline.feedback(
             trace_id_or_sample_id, score=score, label=label, reference=reference
@@ -241,7 +246,7 @@ class RagEval(OnePerProcess):
         return self._pipeline.stats()
 
     def spooled(self) -> Mapping[str, int]:
-        """Return how many samples of all processes wait in the spool.
+        """Return the numbers of samples in the spool, from all processes.
 
         `pending` counts samples without an evaluation. `undelivered` counts samples whose scores a
         sink has not accepted yet. The mapping is empty without a spool, or if the spool is
@@ -255,12 +260,12 @@ class RagEval(OnePerProcess):
 
         The id is a trace id, a sample id, or the framework's root run id. `str(explanation)` is one
         line. The evaluator remembers the last 10,000 requests with retrieved text, and the last
-        10,000 without.
+        10,000 requests without retrieved text.
         """
         return self._pipeline.explain(trace_id_or_sample_id)
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until all accepted requests are evaluated and delivered.
+        """Wait until all accepted requests are evaluated and all sinks have the results.
 
         The call does not wait for results that stay in the spool. Finally, the call flushes the
         providers of `setup_tracing`. A `timeout` of None means one hour. In async code, call
@@ -273,8 +278,9 @@ class RagEval(OnePerProcess):
     def shutdown(self, timeout: float | None = 5.0) -> bool:
         """Finish pending samples within `timeout` seconds, then close. An exit hook does the same.
 
-        Unfinished samples stay in the spool, or are dropped with the reason `shutdown`. Finally,
-        flush the providers of `setup_tracing`. Return False if a sample is unfinished.
+        Unfinished samples stay in the spool. Without a spool, the evaluator drops these samples
+        with the reason `shutdown`. Finally, the call flushes the providers of `setup_tracing`.
+        Returns False if a sample is unfinished.
         """
         from rag_eval_hooks.runtime.lifecycle import shutdown
 

@@ -26,8 +26,6 @@ _MAX_QUERIES = 8
 
 
 class AnsweringCalls:
-    """Finds model calls whose replies form the answer, directly or through later prompts."""
-
     def __init__(self, interaction: Interaction, answer: str, retrieved: Sequence[str]) -> None:
         asked = [run for run in interaction.models if run.prompt]
         calls = [r for r in asked if not r.within(RunKind.RETRIEVER, RunKind.RERANKER)]
@@ -37,6 +35,7 @@ class AnsweringCalls:
         # by output: the retrieved texts that contain the output
         self._containing: dict[str, list[str]] = {}
         self._outputs = {call: _outputs(call) for call in calls[-_MAX_CALLS:]}
+        # Calls whose replies are the answer, and calls whose replies the prompts quote.
         self.calls = self._with_quoted(_last_calls(fold(answer), self._prompts))
         self.prompts = [self._prompts[run] for run in self.calls]
         # prompts of all other successful calls
@@ -148,7 +147,7 @@ def _last_calls(answer: str, prompts: Mapping[Run, str]) -> list[Run]:
 
 
 def question_of(interaction: Interaction) -> tuple[str, str]:
-    """Return the question, which may be empty, and its `Sample.question_source`."""
+    """Return the question or an empty text, and the value of `Sample.question_source`."""
     root = interaction.root
     asked = queries(interaction)
     if root.query:
@@ -254,11 +253,11 @@ def holds_reply(text: str, call: Run) -> bool:
 
 
 def may_answer(run: Run, gave: Sequence[Run]) -> bool:
-    """Return False for a model call that does not answer, such as a check of the answer."""
     before = [one.text or "" for one in gave if one.start < run.start]
     if run.kind is not RunKind.MODEL or not before:
         return True
     if quoted := _quoted(run, before):
+        # A call that only checks an earlier reply does not answer the question.
         return can_answer(run.text or "", quoted)
     interaction = run.interaction
     return not interaction.lists or _is_grounded(run, interaction, interaction.models)

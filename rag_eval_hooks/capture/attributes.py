@@ -1,4 +1,4 @@
-"""Builds span attributes: facts about calls, and texts if `capture_content` allows."""
+"""Builds the attributes of a request's spans. Texts need the setting `capture_content`."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def oldest(known: Mapping[Any, V]) -> V | None:
 
 @dataclass(slots=True, eq=False)
 class LeftOut:
-    """A request that was sampled out at its start."""
+    """A request that sampling excluded at the request's start."""
 
     id: Hashable
     key: str
@@ -65,7 +65,7 @@ class LeftOut:
 
 
 class RunTable:
-    """Needs no lock, because single operations on dictionaries are atomic."""
+    # Needs no lock, because single operations on dictionaries are atomic.
 
     def __init__(self) -> None:
         self._leaves_out: LeavesOut | None = None
@@ -99,7 +99,7 @@ class RunTable:
         return run_id in self._ended or run_id in self._ended_before
 
     def _remember(self, *run_ids: Hashable, root_id: Hashable = None) -> None:
-        """Mark runs as finished, so that their late events start no new request."""
+        # A late event of a finished run must not start a new request.
         ended, runs = self._ended, self._runs
         for run_id in run_ids:
             ended[run_id] = run_id == root_id
@@ -116,7 +116,7 @@ class RunTable:
     def key_of(
         self, run_id: Hashable, kind: RunKind, trace_id: str | None, metadata: Mapping[str, Any]
     ) -> str | None:
-        """Return a root run's sampling key, or None to decide at the run's end."""
+        """Return the key for sampling a root run at its start, or None to sample at its end."""
         if self._leaves_out is None:
             return None
         # Separate calls of a retriever and a model need the same decision, so prefer a shared id.

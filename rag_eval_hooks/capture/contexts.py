@@ -1,6 +1,6 @@
 """Finds the contexts of an answer: the retrieved texts that the answering model saw.
 
-The page docs/capture-reference.md describes the search under "How contexts are found".
+See "How contexts are found" in docs/capture-reference.md.
 """
 
 from __future__ import annotations
@@ -46,9 +46,7 @@ class ContextSource(StrEnum):
 
 
 class Found(NamedTuple):
-    """`contexts` is None if no retrieval ran."""
-
-    contexts: tuple[Context, ...] | None
+    contexts: tuple[Context, ...] | None  # None if no retrieval ran
     source: ContextSource | None
 
 

@@ -1,4 +1,4 @@
-"""Types of copied framework objects, and functions that find texts and JSON in the copies."""
+"""Defines the copies of framework objects, and finds texts and JSON in these copies."""
 
 from __future__ import annotations
 

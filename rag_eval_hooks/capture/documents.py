@@ -1,4 +1,4 @@
-"""Finds documents, texts, table rows and records in copies of inputs and outputs."""
+"""Finds documents, texts, table rows and records in the copied inputs and outputs of runs."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ Write: TypeAlias = Callable[[Any], str]
 def documents_in(
     value: Any, given: Any = None, *, keys: Collection[str] = DOCUMENT_KEYS, artifacts: bool = True
 ) -> Lists:
-    """Return the lists of documents that are in `value` but not in `given`.
+    """Return the lists of documents in `value`. Skip values that are also in `given`.
 
-    If a key is in `keys`, its value may also be texts, mappings or an empty list.
+    Under a key in `keys`, a list may be empty, or contain texts or mappings.
     """
     return list(_ListSearch(keys, artifacts).lists_in(value, given, _LIST_LEVELS))
 
@@ -139,7 +139,7 @@ def _contexts(items: Sequence[Any]) -> tuple[Context, ...] | None:
 
 
 def rows_in(value: Any, depth: int = _LEVELS) -> Rows:
-    """Yield lists of texts. Skip texts that are too short to recognize in a prompt."""
+    """Yield the texts in a value, as lists. Skip texts that are too short to find in a prompt."""
     if isinstance(value, Message):
         value = value.content if value.role == "tool" and not value.failed else None
     if isinstance(value, str):
@@ -212,7 +212,7 @@ def _passage(item: Any) -> Context | None:
 
 
 def _row(cells: Sequence[Any]) -> Context | None:
-    """Read a row such as (text, score), (record, score) or (id, text, page)."""
+    # A row is, for example, (text, score), (record, score) or (id, text, page).
     numbers = [float(cell) for cell in cells if isinstance(cell, float)]
     score = numbers[0] if len(numbers) == 1 else None
     records = list(filter(None, map(entries, cells)))

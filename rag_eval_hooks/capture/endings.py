@@ -1,4 +1,4 @@
-"""Decides which finished or abandoned root runs are RAG requests."""
+"""Decides whether a finished or abandoned root run is a RAG request."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def _asks_nothing(interaction: Interaction) -> bool:
 
 
 def _replace_rewritten(interaction: Interaction) -> None:
-    """If a step masks a text, the original must not reach a context, a span or metadata."""
+    # A step may mask a text. The original must not reach a context, a span or metadata.
     lists = interaction.lists
     known: dict[str | None, list[str]] = {}
     for number, found in enumerate(lists):

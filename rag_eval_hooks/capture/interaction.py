@@ -38,10 +38,12 @@ class BlockEnd(NamedTuple):
 
 
 class ManualInteraction:
-    """One manually recorded request, from `RagEval.interaction`. A sync and async context manager.
+    """A request that the application records in a block of `RagEval.interaction`.
 
-    Framework runs inside the block become steps of this request. Until the block ends, runs in
-    tasks and threads that copied the block's `contextvars` also become steps.
+    The object is a synchronous and an asynchronous context manager.
+
+    Framework runs inside the block become steps of this request. Runs in another task or thread
+    become steps if the task or thread copied the block's `contextvars` and the block is open.
 
     A block inside a framework's run creates no request. The run's request receives the block's
     contexts and metadata. If that request has no answer, it also receives the block's answer.
@@ -49,10 +51,11 @@ class ManualInteraction:
     A block inside another block is a separate request only if the two questions differ. Otherwise,
     the inner block adds its values to the outer block's request.
 
-    A server may end its span before the response generator opens the block. In that case, the
+    A server may end its span before a streamed response opens the block. In that case, the
     request joins the trace that was current when the application called `interaction()`.
 
-    `it.answer = text` calls `it.answer(text)`. Assignment also works for contexts and metadata.
+    `it.answer = text` calls `it.answer(text)`. Assignments to `it.contexts` and
+    `it.metadata` work the same way.
     """
 
     def __init__(
@@ -111,8 +114,8 @@ class ManualInteraction:
 
         Args:
             documents: One document or several: texts, `Context` objects, mappings with a `text`,
-                or LangChain documents. Each call appends documents, and ignores repeated texts. An
-                empty list means that retrieval found nothing.
+                or LangChain documents. Each call appends documents to the documents of earlier
+                calls, without repeated texts. An empty list means that retrieval found nothing.
         """
         if not documents:
             raise InputError("it.contexts() needs documents. If retrieval found none, pass [].")
@@ -230,7 +233,7 @@ def enclosing_interactions() -> list[ManualInteraction]:
 
 
 def _around(recorder: object) -> list[ManualInteraction]:
-    """Return open `interaction` blocks, innermost first. Omit blocks of suspended generators."""
+    # Open blocks, innermost first.
     blocks = [block for block in _opened_blocks() if block._recorder is recorder]
     if len(blocks) > 1 and _is_generator(blocks[0]._frame):
         # The context variable of a suspended generator stays set, but the stack lacks its frame.

@@ -1,4 +1,4 @@
-"""Joins the application's separate calls of retrievers and models into requests."""
+"""Joins separate calls of a retriever and of models into one request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NEAREST = 2
 
 
 def _nearness(one: Interaction, other: Interaction) -> int:
-    """Estimate whether two calls belong together: -1 no, 0 unknown, 1 maybe, 2 likely."""
+    """Estimate whether two calls belong to one request: -1 no, 0 unknown, 1 maybe, 2 likely."""
     span, around = one.span_context, other.span_context
     if span.is_valid and around.is_valid and span.trace_id != around.trace_id:
         return -1
@@ -112,8 +112,6 @@ class _OpenRequest:
 
 
 class ManualCalls:
-    """Thread-safe."""
-
     def __init__(self, on_end: Callable[[Interaction], None]) -> None:
         self._on_end = on_end
         self._lock = threading.RLock()

@@ -1,4 +1,4 @@
-"""Stores the values that integrations report about runs, within a request's text limits."""
+"""Stores texts and facts that integrations report about a run. Limits the texts' length."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Notes:
         self.longest = max_text_chars + 1
 
     def defer(self, run: Run, event: str, read: Callable[..., None], *values: Any) -> None:
-        """Another thread later calls `read`. Callers must not change the values."""
+        """Let another thread call `read(*values)` later. Callers must not change the values."""
         run.interaction.pending.append(partial(self.read, run, event, read, values))
 
     def read(self, run: Run, event: str, read: Callable[..., None], values: Sequence[Any]) -> None:
@@ -61,7 +61,7 @@ class Notes:
         run.prompt, run.roles = self._prompt_texts(run.interaction, texts), tuple(roles)
 
     def answer(self, run: Run, text: str | None, *, unknown: bool = False) -> None:
-        """`unknown` means that the output is unreadable."""
+        # If `unknown`, the run has an output that capture cannot read.
         run.text, run.text_unknown = self.text(run, text), unknown
 
     def alternatives(

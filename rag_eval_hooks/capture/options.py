@@ -1,4 +1,4 @@
-"""Reads a handler's options and a request's metadata, and reports options that match no run."""
+"""Reads a handler's options and a request's metadata, and reports options without effect."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Choice: TypeAlias = str | Callable[[Any], Any] | None
 
 
 class CaptureKeywords(TypedDict, total=False):
-    """Keywords of a handler. `CaptureOptions` explains each keyword."""
+    """Keyword arguments of a handler. `CaptureOptions` explains each keyword."""
 
     question: Choice
     contexts: Choice
@@ -43,10 +43,10 @@ class CaptureKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureOptions:
-    """Options of a handler. None means automatic detection.
+    """Options of a handler: where capture finds the parts of a request.
 
-    If a function raises or returns an unusable value, capture counts the failure and detects the
-    value automatically.
+    If an option is None, capture decides automatically. If an option's function raises or returns
+    an unusable value, capture counts the failure, and then decides automatically.
 
     Attributes:
         question: A key of the outermost call's input, or a function that takes the input and
@@ -138,7 +138,7 @@ def _are_names(value: Any) -> bool:
 
 
 class Unmatched:
-    """Reports handlers that no run reached, and options whose names match no run or tool."""
+    """Reports handlers that receive no run, and options that name an unknown run, tool or key."""
 
     def __init__(self, incidents: Incidents) -> None:
         self._incidents = incidents

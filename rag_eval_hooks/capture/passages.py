@@ -1,4 +1,4 @@
-"""Finds retrieved texts in prompts, and the positions of these texts."""
+"""Finds the positions of retrieved texts in prompts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Separates retrieved texts from texts of models, of users and of tools that do not search."""
+"""Decides whether a text was retrieved, or comes from a model, a user or a tool without search."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Provenance:
         self._written = [p for p in written if p.is_distinctive]
 
     def tool_texts(self) -> Iterator[tuple[Passage, bool]]:
-        """Yield each tool's text, and True for a search or False for an unknown purpose."""
+        """Yield texts of tools that may search. The flag is True if the tool surely searches."""
         for p in filter(self._is_own, self._tools):
             run, named = p.found.run, p.found.named
             is_judged = run.kind is RunKind.TOOL and named is None

@@ -1,4 +1,4 @@
-"""Copies the values of events, and applies the application's options to the copies."""
+"""Copies the inputs and outputs of runs, and applies the handler's options."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class BaseReader:
     def defer(
         self, run: Run, event: str, read: Callable[..., None], value: Any, *more: Any
     ) -> None:
-        """Copy an event's values now. Another thread later calls `read` with the copies."""
+        """Copy the values now. Another thread later calls `read` with the copies."""
         copies = [self.copy(run, one) for one in more] if more else ()
         values = run, self.copy(run, value), *copies
         run.interaction.pending.append(partial(self._recorder.read, run, event, read, values))
@@ -131,11 +131,11 @@ class BaseReader:
 
 
 def added_rows(run: Run, values: Sequence[Any]) -> Rows:
-    """Skip a lone text, such as a scene's description, if the step added much other text."""
     told = {text for value in values for text in texts_in(value) if json_in(text) is None}
     told.difference_update(model.text or "" for model in run.interaction.models)
     for contexts in (rows for value in values for rows in rows_in(value)):
         first = contexts[0]
+        # A lone text is a candidate only if it is most of the text that the step added.
         if len(contexts) > 1 or first.metadata or _is_main(first.text, told):
             yield contexts
 

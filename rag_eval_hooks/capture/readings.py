@@ -164,7 +164,7 @@ def lone_value(value: Any) -> Any:
 
 
 def as_json(value: Any) -> str | None:
-    """Return the value as JSON. Texts, empty values, documents and messages give None."""
+    """Return the value as JSON, or None for a text, an empty value, a document or a message."""
     held = entries(value) if isinstance(value, Record) else value
     is_container = isinstance(held, list | tuple | frozenset | dict)
     if not (held if is_container else isinstance(held, Number | date | time | Enum)):

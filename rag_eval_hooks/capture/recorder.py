@@ -41,9 +41,9 @@ _MAX_CHARS = 400_000_000
 
 
 class Recorder(RunTable, Notes):
-    """Event methods take no lock, and any thread may call them. Events of one run must be in order.
+    """Any thread may report events. The events of one run must arrive in order.
 
-    After the first call of `on_wait`, the owner of the recorder must call `sweep` regularly.
+    After the first call of `on_wait`, the recorder's creator must call `sweep` regularly.
     """
 
     def __init__(
@@ -107,9 +107,9 @@ class Recorder(RunTable, Notes):
         *,
         apart: bool = False,
     ) -> Run | None:
-        """Return None if the run has started before, is sampled out, or its request has ended.
+        """Return the new run, or None if the recorder ignores the run.
 
-        With `apart`, a run inside an open `interaction()` block starts a new request.
+        If `apart` is true, a run inside an open `interaction()` block starts a new request.
         """
         if self.skips(run_id, parent_id, kind) or run_id in self._runs:
             return None
@@ -217,7 +217,7 @@ class Recorder(RunTable, Notes):
         self._finish(run, status_after(kind))
 
     def lost(self, run_id: Hashable, parent_id: Hashable | None = None) -> None:
-        """Mark the run's request as incomplete, or all open requests if the run is unknown."""
+        """Mark a lost event's request as incomplete. For an unknown run, mark all open requests."""
         known = self.of_open_request(run_id) or self.of_open_request(parent_id)
         if (run := known or self.around(None)) is not None:
             run.interaction.misses_event(of_root=run.outermost and run.id == run_id)

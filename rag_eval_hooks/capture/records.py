@@ -34,7 +34,7 @@ class RunKind(StrEnum):
 
 
 class Run:
-    """Times are nanoseconds since the epoch."""
+    """A step of a request, such as a model call. Times are nanoseconds since the epoch."""
 
     # Defaults of the class, because a run on the application's thread sets only a few fields.
     end: int | None = None
@@ -128,7 +128,7 @@ def whole(copy: Any) -> Any:
 
 
 class Origin(StrEnum):
-    """A `STEP` or `EARLIER` text is a context only if a prompt contains the text."""
+    """The place where capture found documents or a text."""
 
     DOCUMENTS = "documents"
     GIVEN = "given"
@@ -136,9 +136,9 @@ class Origin(StrEnum):
     TEXT = "text"
     """Text that a tool returned."""
     STEP = "step"
-    """Any output text of a step."""
+    """Any output text of a step. The text is a context only if a prompt contains the text."""
     EARLIER = "earlier"
-    """Text that an earlier turn left in the state."""
+    """Text of an earlier turn. The text is a context only if a prompt contains the text."""
     SOURCES = "sources"
     """Documents that an answer names as its sources."""
     STATED = "stated"
@@ -274,7 +274,7 @@ class Interaction:
         self.metadata = {**self.metadata, **values}
 
     def read(self) -> None:
-        """Not thread-safe."""
+        # Only one thread at a time may read the events.
         while self.pending:
             self.pending.popleft()()
 

@@ -1,7 +1,7 @@
 """Copies a framework's values, within limits. Another thread can read the copies later.
 
-Copying runs no code of the application except `as_context`. As long as a value does not change, all
-its copies are the same object. Readers can therefore compare copies by identity.
+Copying runs no code of the application except `as_context`. Two copies of an unchanged value are
+the same object, so readers can compare copies by identity.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ ATOMS = frozenset((str, bool, datetime, NoneType, *_IMMUTABLE))
 
 
 class Opaque:
-    """Replaces an object that capture did not read."""
+    """In a copy, replaces an object that capture did not read."""
 
     def __repr__(self) -> str:
         raise TypeError("Capture did not read this object, so the object has no text.")
@@ -134,7 +134,7 @@ class Copier:
         return None if made is None else made[1]
 
     def room(self, size: int, depth: int, value: Any = None) -> int:
-        """Return how many entries of a container to copy."""
+        """Reserve room for a container's copy. Return how many entries to copy."""
         left = self.nodes - 1
         if self._around and id(value) in self._around:
             return 0

@@ -1,4 +1,4 @@
-"""Writes the spans of a finished request, and finds the spans of other instrumentors."""
+"""Writes the spans of a finished request, and finds spans of other OpenTelemetry instrumentors."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def application_span(otel: OtelContext) -> RequestSpan:
 
 
 class SpanWriter:
-    """Writes spans. A background thread calls `drain` to write child spans and content."""
+    """Writes a request's spans. A background thread calls `drain` to complete the spans."""
 
     def __init__(
         self, provider: TracerProvider | None, config: RagEvalConfig, incidents: Incidents
@@ -83,7 +83,7 @@ class SpanWriter:
         self.forked()
 
     def forked(self) -> None:
-        """Drop waiting spans in a forked child, because the parent process writes these spans."""
+        # After a fork, the parent process writes the waiting spans, so drop the spans here.
         self._waiting: deque[DeferredSpan] = deque()
         self._waiting_chars = 0
         self._draining = threading.Lock()
@@ -208,7 +208,7 @@ class SpanWriter:
 
 
 class OtherInstrumentors:
-    """Finds the spans that other instrumentors write for a request."""
+    """Finds the spans that other OpenTelemetry instrumentors write for a request."""
 
     # If false, no processor holds spans of other instrumentors until the scores exist.
     can_wait = True

@@ -1,4 +1,4 @@
-"""Removes escape characters and markup from texts, and splits texts into words."""
+"""Normalizes texts for comparison, and splits texts into words."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def words(text: str) -> list[str]:
 
 
 def runs_of(folded: str) -> set[str]:
-    """Return all sequences of four words, or of ten Chinese, Japanese or Korean characters."""
+    """Return each sequence of four words, or of ten Chinese, Japanese or Korean characters."""
     return set(_in_a_row(words(folded)))
 
 

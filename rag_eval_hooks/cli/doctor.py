@@ -1,4 +1,4 @@
-"""`rag-eval-hooks doctor`: checks settings, judge and span receiver with small real calls."""
+"""`rag-eval-hooks doctor`: checks the settings, and sends test calls to judge and span receiver."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _SHOWN: Final = 160
 
 
 class CheckResult(NamedTuple):
-    """Contains no secrets and no texts of requests."""
+    """The result of one check. No field contains a secret or a text of a request."""
 
     check: str
     status: Literal["ok", "note", "warning", "failed"]

@@ -1,4 +1,4 @@
-"""`rag-eval-hooks report` and `compare`: show results as a page, terminal text or Markdown."""
+"""`rag-eval-hooks report` and `compare`: show results as HTML, terminal text or Markdown."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Fixed limits on memory and time.
 
-No module copies a limit at import, so tests can set smaller values.
+Modules read a limit at each use, so tests can set smaller values.
 """
 
 from __future__ import annotations

@@ -69,22 +69,23 @@ _ONE_CONDITION = (
 
 
 class RuleSettings(BaseModel):
-    """A sampling rule: the rate for requests that meet all conditions.
+    """A sampling rule, which sets the rate of requests that meet all its conditions.
 
     Only the first matching rule applies to a request. A rule without `error` matches only
-    successful requests. Regular expressions search the first 4,000 characters.
+    successful requests. Regular expressions search the first 4,000 characters of
+    a text.
 
     Attributes:
         rate: Inclusion probability, 0 to 1.
-        metrics: Suites or metric ids to which the rate applies. Other metrics keep their own rate,
-            or get rate 0 in a rule with `error`. Empty means all metrics.
+        metrics: Suites or metric ids to which the rate applies. Empty means all metrics. All
+            other metrics keep their own rates. In a rule with `error`, their rates are 0.
         name: Shown in sampling reasons as `rule:<name>`. The default is the rule's number, from 1.
-        tags: Required tags. The request must have every tag.
+        tags: Required tags. A request must have all of these tags.
         metadata: Expected value for each metadata key, or a list of accepted values.
         question: Regular expression to find in the question.
         answer: Regular expression to find in the answer. Requests without an answer never match.
-        error: `true` for all exceptions, or a regular expression to find in the exception's class
-            name. Metrics that need an answer give a failed request no score.
+        error: `true` matches each failed request. A regular expression matches if it occurs in the
+            class name of the exception. Metrics that need an answer do not score the request.
         latency_above: The request took at least this number of seconds.
         latency_below: The request took less than this number of seconds.
     """
@@ -104,7 +105,7 @@ class RuleSettings(BaseModel):
 
 
 class TailSettings(BaseModel):
-    """A tail rule raises metrics' rates after a low heuristic score or bad feedback.
+    """A tail rule raises metrics' rates if a score, the answer or feedback meets a condition.
 
     A rule has exactly one condition. `metric` needs `below`, `above` or both.
 
@@ -112,7 +113,7 @@ class TailSettings(BaseModel):
         then: Suites or metric ids to evaluate when the condition holds.
         rate: Inclusion probability of these metrics, 0 to 1. A tail rule never lowers a rate.
         name: Shown in sampling reasons as `tail:<name>`, or `feedback:<name>` if feedback decides.
-            The default is the metric's id, `dont_know`, `thumbs_down` or the rule's number, from 1.
+            The default is the metric's id, `dont_know`, `thumbs_down` or the rule's number.
         metric: Id of a metric that the heuristic judge computes for every successful request.
         below: The condition holds if the metric's value is below this number.
         above: The condition holds if the metric's value is above this number.

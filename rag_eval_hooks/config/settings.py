@@ -1,8 +1,7 @@
 """All settings, as one frozen and validated object.
 
-Arguments override `RAG_EVAL_*` variables, and these variables override the settings file.
-`OPENAI_API_KEY`, `OPENAI_BASE_URL` and `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` are
-variables of other software and override only defaults.
+Arguments override `RAG_EVAL_*` variables. `RAG_EVAL_*` variables override the settings file.
+Variables of other software, such as `OPENAI_API_KEY`, override only default values.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ class SettingKeywords(TypedDict, total=False):
 
 
 class ArgumentKeywords(SettingKeywords, total=False):
-    """For these keywords, `RagEval` also accepts objects."""
+    """Settings that `RagEval` also accepts as objects, such as a `Judge`."""
 
     metrics: _Names
     judge: str
@@ -98,8 +97,8 @@ class RagEvalConfig(BaseModel):
             If both are unset, no file is read.
 
     Raises:
-        ConfigError: A setting's name is unknown or its value is invalid, or the file cannot be
-            read.
+        ConfigError: A setting's name is unknown, its value is invalid, or the file is
+            unreadable.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -158,7 +157,10 @@ class RagEvalConfig(BaseModel):
             yield name, tuple(map(masked, value)) if name == "sinks" else value
 
     def for_judge(self, judge: str) -> RagEvalConfig:
-        """Return a copy with another judge. If the provider changes, drop key, headers and URL."""
+        """Copy the settings for another judge.
+
+        Only a judge of the same provider keeps key, headers and URL.
+        """
         if is_one_provider(judge, self.judge):
             return self.model_copy(update={"judge": judge})
         own: dict[str, Any] = {"judge_base_url": None, "judge_api_key": None}

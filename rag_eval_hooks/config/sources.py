@@ -50,7 +50,7 @@ def merged(
     explicit: Mapping[str, Any],
     file: str | os.PathLike[str] | None = None,
 ) -> tuple[dict[str, Any], dict[str, str], set[str]]:
-    """Return values, origins, and names that variables such as `OPENAI_BASE_URL` set."""
+    """Return values, their origins, and the settings that variables of other software set."""
     _check_variables(settings)
     file = file or os.environ.get(_FILE_VARIABLE)
     from_file = _read(Path(file)) if file else {}
@@ -101,7 +101,7 @@ def _check_variables(settings: type[BaseModel]) -> None:
 
 
 def from_text(field: FieldInfo, text: str) -> object:
-    """Read a list from comma-separated items, a mapping from `name=value`, and tables from JSON."""
+    """Parse a setting's text: comma-separated items, `name=value` pairs, or JSON for tables."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if _is_mapping(field):
         pairs = [part.partition("=") for part in parts]

@@ -1,4 +1,4 @@
-"""Reads samples from JSON lines, CSV, Parquet and folders of Hugging Face `datasets`."""
+"""Reads samples from JSON lines, CSV and Parquet files, and from Hugging Face `datasets`."""
 
 from __future__ import annotations
 
@@ -61,9 +61,8 @@ def data_rows(path: Path, mapped: Mapping[str, str] | None = None) -> Iterator[D
 
 
 def count_rows(path: Path) -> int | None:
-    """Return None if counting would be slow."""
     if path.suffix != ".jsonl":
-        return None
+        return None  # because counting would be slow
     with path.open("rb") as file:
         return sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(1 << 20), b""))
 
@@ -166,7 +165,10 @@ def _read(path: Path) -> Iterator[Any]:
 
 
 def json_lines(path: Path, errors: str = "strict") -> Iterator[tuple[int, Any]]:
-    """Yield a `ValueError` for an invalid line. Raise `InputError` for an overlong line."""
+    """Yield each line's number and value. The value of an invalid line is a `ValueError`.
+
+    Raise `InputError` if a line is too long.
+    """
     for number, line in enumerate(_lines(path, errors), start=1):
         if line.strip():
             try:

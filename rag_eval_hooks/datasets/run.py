@@ -1,4 +1,4 @@
-"""Evaluates a data set, or a pipeline's answers, with the same evaluator as live requests."""
+"""Evaluates the answers in a data set, or a pipeline's answers, with a `RagEval`."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def run_dataset(
     concurrency: int = 4,
     progress: Callable[[DatasetRun], object] = lambda _: None,
 ) -> None:
-    """`run` must be a sink of `evals`. The sample rate of `evals` must be 1."""
+    """Evaluate the rows. `evals` must have the sink `run` and the sample rate 1."""
     asked: dict[Future[object], int] = {}
     try:
         with ThreadPoolExecutor(concurrency, "rag-eval-hooks-ask") as pool:
@@ -215,7 +215,7 @@ def named_object(name: str, option: str = "chain") -> Any:
 
 @contextmanager
 def asking(pipeline: Any, evals: RagEval, option: str = "chain") -> Iterator[Ask]:
-    """Yield a function that asks the pipeline. In the `with` block, handlers capture the runs."""
+    """Yield a function that asks the pipeline. Until the block ends, capture records its runs."""
     if callable(getattr(pipeline, "invoke", None)):
         yield _runnable(pipeline, evals)
         return

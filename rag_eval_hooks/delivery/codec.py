@@ -1,4 +1,4 @@
-"""JSON format of samples and results in an outbox or a broker message."""
+"""Converts samples and results to JSON for the outbox and for broker messages, and back."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _CHARS: Final = 500  # estimated characters of a feedback, or of an outcome with
 
 
 class Dispatch:
-    """Thread-safe. Only `flush` and `close` block."""
+    # Thread-safe. Only `flush` and `close` block.
 
     def __init__(
         self,
@@ -70,15 +70,14 @@ class Dispatch:
             outbox.consume(key, queue.capacity, self._recovered)
 
     def sinks_of(self, evaluation: Evaluation) -> list[str]:
-        """Return the keys of the sinks that accept the evaluation."""
         return [key for key, one in self._queues.items() if one.sink.accepts(evaluation)]
 
     def encoder(self, evaluation: Evaluation) -> Callable[[], str]:
         return partial(evaluation_to_text, evaluation, self._mark)
 
     def put(self, evaluation: Evaluation, sinks: Collection[str], job: Job | None) -> None:
-        """Queue a new evaluation for `sinks`. Count an incident for each other sink."""
         self._queue(evaluation, sinks, job)
+        # The sinks that did not accept the evaluation never receive its scores.
         for key in self._queues.keys() - sinks if evaluation.scores else ():
             kind = f"sink {self._queues[key].sink.name}: results are not sent (no recorded span)"
             self._incidents.count(kind, detail="the platform accepts scores of recorded spans only")

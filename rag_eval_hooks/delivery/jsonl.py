@@ -31,17 +31,18 @@ _CONTENT: Final = ("question", "contexts", "answer", "reference")
 
 
 class JsonlSink:
-    """Appends one JSON line per sample to a file. `rag_eval_hooks.results.read` reads the file.
+    """Appends one JSON line per evaluation to a file. `rag_eval_hooks.results.read` reads the file.
 
     Several processes may append to the same file. Each write sets the file's mode to 0600. After a
-    crash, a process with a spool may write a result again, with the same `result_id`. `read` drops
-    duplicates. `deliver` and `feedback` raise `OSError` if writing fails.
+    crash, a process with a spool may write a result again, with the same `result_id`. `read`
+    returns such a result once. If writing fails, `deliver` and `feedback` raise `OSError`.
 
-    To start a new file, the sink renames the old file to `<name>.<UTC time>`. The sink deletes
-    no file.
+    To start a new file, the sink renames the old file to `<name>.<UTC time>`. The sink never
+    deletes a file.
 
     Args:
-        path: File to append to. The parent folder must exist. A later `os.chdir` has no effect.
+        path: File to append to. The parent folder must exist. A relative path refers to the
+            working directory at start-up.
         content: Whether to write question, contexts, answer, reference and explanations.
         max_bytes: Maximum size of a file, at least 1, or None for no limit. A line
             longer than this limit gets a separate file.
@@ -178,13 +179,16 @@ def _nanoseconds(time: str, later: float = 0.0) -> int:
 
 
 def rotated_files(path: Path) -> list[Path]:
-    """Return files such as `<name>.1.gz` and `<name>-<day>`, oldest first."""
+    """Return the older parts of a file, such as `<name>.1.gz` and `<name>-<day>`, oldest first."""
     found = path.parent.glob(f"{glob.escape(path.name)}[.-][0-9]*")
     return sorted(found, key=lambda file: (file.stat().st_mtime, file.name))
 
 
 def open_private(path: str, flags: int) -> int:
-    """Raise `PermissionError` if another user owns the file and the file is not private."""
+    """Open a file, and set its mode to 0600 if other users can access the file.
+
+    Raise `PermissionError` if the mode cannot be set, because another user owns the file.
+    """
     descriptor = os.open(path, flags, 0o600)
     state = os.fstat(descriptor)
     if os.name == "posix" and stat.S_ISREG(state.st_mode) and state.st_mode & 0o077:

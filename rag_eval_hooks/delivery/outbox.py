@@ -1,4 +1,4 @@
-"""A queue of jobs: samples to evaluate and results to deliver.
+"""A queue of jobs: samples to evaluate, results to deliver, and feedback.
 
 If a process dies, its lease on the spool's jobs expires. Another process then claims the jobs.
 No method raises. If the disk fails, jobs stay in memory.
@@ -35,7 +35,10 @@ _NO_SINK: Final = "spool: results are lost, because their sink is not configured
 
 
 class Outbox:
-    """`path` is the SQLite file's folder. Without a path, jobs stay in memory. Thread-safe."""
+    """Stores jobs in a SQLite file in the folder `path`, or in memory if `path` is None.
+
+    Thread-safe.
+    """
 
     def __init__(self, path: Path | None, *, max_bytes: int, incidents: Incidents) -> None:
         self.is_durable = path is not None
@@ -55,7 +58,10 @@ class Outbox:
         self._retry_at = self._poll_at = 0.0
 
     def consume(self, name: str, capacity: Callable[[], int], take: Callable[[Job], bool]) -> None:
-        """Pass each job to `take`, on the outbox's thread. If `take` returns False, release it."""
+        """Register a consumer. The outbox's thread calls `take` with each claimed job.
+
+        If `take` returns False, the outbox leaves the job to another process.
+        """
         self._consumers[name] = capacity, take
 
     def recover(self) -> None:
@@ -77,7 +83,10 @@ class Outbox:
         then: Iterable[str] = (),
         encode: Callable[[], str] | None = None,
     ) -> Future[bool]:
-        """Return a future. Its result is False if another process has claimed the job."""
+        """Finish the job for a consumer.
+
+        The future's result is False if another process has claimed the job.
+        """
         with self._lock:
             job.consumers = {*then, *job.consumers} - {consumer}
             job.encode = encode or job.encode

@@ -29,7 +29,7 @@ _SQL: Final = toml_of("outbox.toml", __package__)
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """A sample to evaluate, a result for sinks, or feedback."""
+    """A sample to evaluate, a result to deliver to sinks, or feedback."""
 
     consumers: set[str]  # names of the consumers that must finish the job
     encode: Callable[[], str]  # returns the payload; runs on the outbox's thread
@@ -54,7 +54,10 @@ class Job:
 
 
 class OutboxFile:
-    """Callers catch `FILE_ERRORS`, and call `replace` if `is_damage(error)`. Not thread-safe."""
+    """Methods raise `FILE_ERRORS`. If `is_damage(error)` is true, call `replace`.
+
+    Not thread-safe.
+    """
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
         self.path = folder / NAME
@@ -72,16 +75,19 @@ class OutboxFile:
         return self._identity is not None or self.path.exists()
 
     def write(self, changes: Iterable[tuple[Job, str | None]]) -> list[int | None]:
-        """Store jobs with their payloads. A payload of None keeps the stored payload.
+        """Store jobs and their payloads. If a payload is None, the stored payload stays.
 
-        Return the row of each job, or `LOST`. A finished job, and a job for which the file has no
-        room, give None.
+        Return each job's row, or `LOST` if another process claimed the job. A finished job has no
+        row. If the file is full, a new job has no row.
         """
         with self._transaction() as db:
             return [self._write(db, job, text) for job, text in changes]
 
     def claim(self, rooms: Mapping[str, int]) -> tuple[list[Job], int]:
-        """Claim jobs, and delete old results of removed sinks. Return the jobs and this number."""
+        """Claim jobs, and delete old results of removed sinks.
+
+        Return the claimed jobs and the number of deleted results.
+        """
         self._check()
         now = time.time()
         leases = self._owner, now, now + LEASE_S

@@ -1,4 +1,4 @@
-"""Interfaces of sinks, and the adapter for a user's sink."""
+"""Interfaces of sinks, and the adapter for sinks of the application."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _MOST_DOUBLINGS: Final = 10
 
 @runtime_checkable
 class Sink(Protocol):
-    """A receiver of results.
+    """An object that receives results, and optionally feedback.
 
-    The evaluator calls `deliver` once per sample, on the sink's own thread. If a call raises, the
+    The evaluator calls `deliver` with each result, on the sink's own thread. If a call raises, the
     evaluator counts the exception. The application never sees this exception.
 
     If a spool is set, the evaluator repeats a failed call for up to one day. After a crash, the
     evaluator may deliver a result again, with the same `result_id`.
 
-    If the sink also has a method `feedback(feedback: Feedback)`, the evaluator calls this method
-    with each feedback, but never repeats a failed call.
+    If the sink has a method `feedback(feedback: Feedback)`, the evaluator calls this method for all
+    feedback. If such a call fails, the evaluator does not repeat the call.
     """
 
     def deliver(self, evaluation: Evaluation, /) -> Awaitable[None] | None:
-        """Store or send one evaluation. The evaluator awaits an awaitable result.
+        """Store or send one evaluation. If `deliver` returns an awaitable, the evaluator awaits it.
 
         The event loop runs only during calls. A task that `deliver` starts pauses between calls.
         """
@@ -51,7 +51,7 @@ SinkFunction: TypeAlias = (
 
 
 class SendError(Exception):
-    """Logs show `reason`, which must not quote samples."""
+    """A call of a sink failed. Logs show `reason`, so `reason` must not quote samples."""
 
     is_outage = False
 
@@ -63,7 +63,7 @@ class SendError(Exception):
 
 
 class RetryLater(SendError):
-    """`wait` is the delay in seconds that the platform requests."""
+    """A later call may succeed. `wait` is the delay in seconds that the platform requests."""
 
     is_outage = True
 
@@ -79,7 +79,7 @@ class SpanUnknown(SendError):
 
 
 class Rejected(SendError):
-    """The platform will never accept the results."""
+    """The platform rejects the results. A retry would fail, too."""
 
 
 class TooSlowError(Exception):
@@ -106,10 +106,11 @@ class Destination:
         raise NotImplementedError
 
     def open(self, timeout: float) -> None:
-        """`timeout` limits each request, in seconds."""
+        """Prepare to send. `timeout` is the time limit of each request, in seconds."""
 
     def send(self, payloads: Sequence[Any], *, last: bool) -> Mapping[int, BaseException]:
-        """Deliver idempotently. Return exceptions by index. `last` is true for the last attempt."""
+        """Send the payloads. Return the exceptions of failed payloads, by index."""
+        # The payloads may be repeated, so sending must be idempotent.
         raise NotImplementedError
 
     def close(self) -> None: ...

@@ -42,11 +42,10 @@ _ALONE: Final = SendError("the sink rejected the batch, so the queue sends each 
 
 @dataclass(slots=True, eq=False)
 class _Delivery:
-    """Times are seconds of the monotonic clock."""
-
     payload: Evaluation | Feedback
     chars: int
     job: Job | None  # None for feedback, because the spool stores no feedback for sinks
+    # in seconds of the monotonic clock
     queued_at: float
     give_up_at: float
     sends: int = 0
@@ -60,7 +59,7 @@ class _Delivery:
 
 
 class SinkQueue:
-    """Thread-safe. The queue calls the sink on its own thread."""
+    """Passes results and feedback to one sink, on the queue's own thread. Thread-safe."""
 
     def __init__(self, sink: Destination, incidents: Incidents, outbox: Outbox) -> None:
         self.sink = sink

@@ -1,4 +1,4 @@
-"""Adds the references of golden questions to live samples."""
+"""Adds references to live samples whose questions are in a golden data set."""
 
 from __future__ import annotations
 

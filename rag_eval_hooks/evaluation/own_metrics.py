@@ -41,14 +41,16 @@ def evaluator_metric(
     """Return a metric that calls a synchronous or asynchronous evaluator.
 
     Args:
-        evaluator: Function with any of the parameters `inputs` (`question` and `contexts`),
-            `outputs` (`answer`) and `reference_outputs` (the reference as `answer`, or None).
+        evaluator: Function with any of the parameters `inputs`, `outputs` and `reference_outputs`.
+            `inputs` is a mapping with `question` and `contexts`. `outputs` is a mapping with
+            `answer`. `reference_outputs` is None or a mapping with the reference as `answer`.
             The evaluator returns a boolean, a number, or a mapping. The mapping has `score` or
             `value`, and optionally `comment`. A synchronous evaluator runs in a thread.
         id: `<suite>.<metric>`. The default is `evaluator.` and the function's name.
         needs: Fields that the sample must have. If a field is missing, the evaluator is not called.
-        scale: Scale of the evaluator's numbers.
-        timeout: Seconds until the outcome is `timeout`. A synchronous evaluator then keeps running.
+        scale: Range of the evaluator's numbers. The default is 0 to 1.
+        timeout: Seconds until the metric fails with the cause `timeout`. A synchronous evaluator
+            then keeps running in its thread.
     """
     name = getattr(evaluator, "__name__", type(evaluator).__name__)
     if not callable(evaluator):

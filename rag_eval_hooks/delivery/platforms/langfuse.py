@@ -17,8 +17,8 @@ from rag_eval_hooks.result import Evaluation
 class LangfuseSink(PlatformSink):
     """Sends scores to Langfuse, with the ids of the trace and the RAG span.
 
-    A score's id depends only on its span, metric and judge. A repeated score therefore replaces the
-    earlier score. Langfuse accepts a score that arrives before its span.
+    A score's id is a hash of its trace, span, metric and judge. A second score with the same id
+    replaces the first score. Langfuse accepts a score that arrives before its span.
 
     Args:
         url: URL of Langfuse, such as `https://cloud.langfuse.com`.

@@ -23,8 +23,8 @@ _Key: TypeAlias = tuple[str, str, str | None]
 class MlflowSink(PlatformSink):
     """Sends scores to MLflow as feedback on the trace, with one HTTP request per score.
 
-    The sink first reads the trace's assessments. If an assessment has the score's name, source and
-    span, the sink updates this assessment. Otherwise, the sink creates an assessment.
+    For each sample, the sink first reads the trace's assessments. If an assessment has the score's
+    name, source and span, the sink updates the assessment. Otherwise, the sink adds an assessment.
 
     Args:
         url: URL of the tracking server, such as `http://localhost:5000`.

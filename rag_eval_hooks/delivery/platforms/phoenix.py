@@ -15,9 +15,10 @@ class PhoenixSink(PlatformSink):
 
     One HTTP request contains the scores of several samples.
 
-    Phoenix keeps one annotation per span, name and identifier. A repeated score therefore replaces
-    the earlier score. If Phoenix does not have the span yet, the sink retries. At
-    the last attempt, Phoenix accepts the score, and waits at most ten minutes for the span.
+    Phoenix keeps one annotation per span, metric and judge. A second score replaces the first.
+
+    If Phoenix does not have the span, Phoenix rejects the score, and the sink retries later. In the
+    last attempt, the sink asks Phoenix to wait for the span. Phoenix waits at most ten minutes.
 
     Args:
         url: URL of Phoenix, such as `http://localhost:6006`.

@@ -1,4 +1,4 @@
-"""The base class of platform sinks."""
+"""The base class of sinks that send scores to the HTTP API of a platform."""
 
 from __future__ import annotations
 
