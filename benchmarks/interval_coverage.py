@@ -2,7 +2,7 @@
 
     python -m benchmarks.interval_coverage [--runs 400] [--days 14] [--json FILE]
 
-Coverage is the share of 95 % intervals that contain the true mean. The column `plain` shows the
+Coverage is the share of 95 % intervals that contain the true mean. The column `unweighted` is the
 coverage of intervals that ignore weights and sessions. `--json FILE` writes three tables into the
 folder of FILE.
 """
@@ -98,7 +98,7 @@ def coverage(name: str, runs: int, chance: random.Random) -> dict[str, object]:
         plain = mean_of([one.normalized for each in rows for one in each.scores.values()])
         hits, plain_hits = hits + holds(found, truth), plain_hits + holds(plain, truth)
         samples += len(rows)
-    shares = {"coverage": hits / runs, "plain": plain_hits / runs}
+    shares = {"coverage": hits / runs, "unweighted": plain_hits / runs}
     return {"design": name, "samples": samples / runs, **shares}
 
 
