@@ -39,7 +39,7 @@ _PARTS = ("question", "contexts", "answer", "prompt")
 class Status(StrEnum):
     """How a request ended.
 
-    Only `OK` requests get scores. A sampling rule with `error` also selects `ERROR` requests.
+    By default, only `OK` requests get scores. A sampling rule with `error` adds `ERROR` requests.
     """
 
     OK = "ok"
@@ -67,8 +67,8 @@ class Sample:
         question_id: The question's id in a set of known questions.
         error_type: Qualified class name of the exception if `status` is `ERROR`.
         latency: Duration of the request in seconds, or None if unknown.
-        truncated: Names of incomplete texts, such as `contexts[2].text`. A limit cut the
-            text, or capture lost a part of the text.
+        truncated: Names of incomplete texts, such as `contexts[2].text`. A limit cut the text, or
+            capture lost a part of the text.
         context_source: Rule that selected the contexts, such as `prompt`, or None without
             retrieval. docs/capture-reference.md explains each rule.
         question_source: Rule that found the question, such as `input`.

@@ -179,7 +179,7 @@ class OtherSpans:
         return other
 
     def ended(self, span: ReadableSpan, export: Export) -> Addition | None:
-        """Return additions to a finished span. None means that the span waits for scores."""
+        """Return the attributes and links to add to a span. None means that the span waits."""
         key = _key(span.get_span_context())
         with self._lock:
             other, processors = self._spans.pop(key, (None, 0))
