@@ -36,8 +36,8 @@ class Stats:
             `partial` counts requests whose judge failed, but whose other metrics have scores.
         shipped: Requests sent to Celery workers. The workers count the outcome.
         pending: Requests in the queue or in evaluation.
-        incidents: The application's mistakes, and failures of callbacks, metrics, judges and
-            sinks, by kind.
+        incidents: Number of incidents by kind: mistakes of the application, and failures of
+            callbacks, metrics, judges and sinks.
         recovered: Requests in `offered` that earlier processes left in the spool.
         undurable: Requests in `offered` that the spool could not store.
         without_retrieval: Requests in which a model answered but capture saw no retrieved text.

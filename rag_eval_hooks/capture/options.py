@@ -55,10 +55,11 @@ class CaptureOptions:
             contexts. If several outputs match, the last output wins.
         answer: A key of the outermost call's output, or a function that takes the output and
             returns the answer.
-        root: Name of the runs that are requests. None means the outermost runs.
+        root: Name of the runs that capture records as requests. None means the outermost runs.
         retrieval_tools: Names of the tools that return retrieved text.
         as_context: Function that converts an object of the application to a text or a `Context`.
-            The function returns None for other objects. The function never receives plain dicts.
+            For an object without retrieved text, the function returns None. Capture never passes
+            a plain dict to the function.
 
     Raises:
         ConfigError: An option is invalid.

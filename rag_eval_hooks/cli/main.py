@@ -45,9 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line.
 
     Returns:
-        The exit code. 0: success. 1: a gate failed, or a row has no result. 2: wrong use, or a
-        missing package. 3: a metric has no score. 130: interrupted. 141: the reader of the output
-        closed the pipe early.
+        The exit code. 0: success. 1: a gate failed, or a row has no result. 2: an invalid argument
+        or file, or a missing package. 3: a metric has no score. 130: interrupted. 141: another
+        program closed the output pipe early.
     """
     arguments, others = build_parser().parse_known_args(argv)
     arguments.others = others

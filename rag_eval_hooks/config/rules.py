@@ -112,7 +112,7 @@ class TailSettings(BaseModel):
     Attributes:
         then: Suites or metric ids to evaluate when the condition holds.
         rate: Inclusion probability of these metrics, 0 to 1. A tail rule never lowers a rate.
-        name: Shown in sampling reasons as `tail:<name>`, or `feedback:<name>` if feedback decides.
+        name: Shown in sampling reasons as `tail:<name>`. If feedback decides, `feedback:<name>`.
             The default is the metric's id, `dont_know`, `thumbs_down` or the rule's number.
         metric: Id of a metric that the heuristic judge computes for every successful request.
         below: The condition holds if the metric's value is below this number.

@@ -37,7 +37,8 @@ class Sink(Protocol):
     def deliver(self, evaluation: Evaluation, /) -> Awaitable[None] | None:
         """Store or send one evaluation. If `deliver` returns an awaitable, the evaluator awaits it.
 
-        The event loop runs only during calls. A task that `deliver` starts pauses between calls.
+        The sink's event loop runs only while the evaluator calls the sink. A task that `deliver`
+        starts therefore pauses between calls.
         """
 
     def close(self) -> None:
