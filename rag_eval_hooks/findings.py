@@ -206,7 +206,9 @@ Pair: TypeAlias = tuple[int | None, int | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """All findings about one sample. `made(findings.<field>)` returns the value of a field.
+    """All findings about one sample. A field may hold no finding.
+
+    The function `made` returns the value of a field that holds a finding.
 
     A tuple of verdicts or ratings has one entry per claim, entity or chunk, in the same order.
     `question_similarity` has one cosine in [-1, 1] per generated question. `answer_similarity` is

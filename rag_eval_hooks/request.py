@@ -159,13 +159,13 @@ class Observer:
     """Receives each event of a request. No method may block."""
 
     def accepted(self, request: Request) -> None:
-        """The pipeline accepted the request for evaluation. Runs on any thread."""
+        """The pipeline accepted the request for evaluation. Any thread may call this method."""
 
     def evaluated(self, request: Request, evaluation: Evaluation) -> None:
-        """The request has an evaluation result. Runs on the worker's thread."""
+        """The request has an evaluation result. The worker's thread calls this method."""
 
     def settled(self, request: Request, ending: Ending) -> None:
-        """The request has its final outcome, evaluated or not. Runs on any thread.
+        """The request has its final outcome. Any thread may call this method.
 
         If a signal handler interrupts the call with an exception, the pipeline repeats the call.
         """

@@ -116,7 +116,7 @@ class RunTable:
     def key_of(
         self, run_id: Hashable, kind: RunKind, trace_id: str | None, metadata: Mapping[str, Any]
     ) -> str | None:
-        """Return the key for sampling a root run at its start, or None to sample at its end."""
+        # None means that the sampler decides at the end of the run.
         if self._leaves_out is None:
             return None
         # Separate calls of a retriever and a model need the same decision, so prefer a shared id.

@@ -1,4 +1,4 @@
-"""Defines the copies of framework objects, and finds texts and JSON in these copies."""
+"""Defines classes for copies of framework objects, and finds texts and JSON in the copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decides whether a text was retrieved, or comes from a model, a user or a tool without search."""
+"""Tells retrieved texts from texts of models, of users, and of tools that do not search."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ ATOMS = frozenset((str, bool, datetime, NoneType, *_IMMUTABLE))
 
 
 class Opaque:
-    """In a copy, replaces an object that capture did not read."""
+    """Takes the place of an object that capture did not read."""
 
     def __repr__(self) -> str:
         raise TypeError("Capture did not read this object, so the object has no text.")

@@ -105,15 +105,16 @@ class RuleSettings(BaseModel):
 
 
 class TailSettings(BaseModel):
-    """A tail rule raises metrics' rates if a score, the answer or feedback meets a condition.
+    """Evaluates metrics more often if a score, the answer or feedback meets a condition.
 
     A rule has exactly one condition. `metric` needs `below`, `above` or both.
 
     Attributes:
         then: Suites or metric ids to evaluate when the condition holds.
         rate: Inclusion probability of these metrics, 0 to 1. A tail rule never lowers a rate.
-        name: Shown in sampling reasons as `tail:<name>`. If feedback decides, `feedback:<name>`.
-            The default is the metric's id, `dont_know`, `thumbs_down` or the rule's number.
+        name: Sampling reasons show `tail:<name>`, or `feedback:<name>` for conditions on feedback.
+            By default, the metric's id, `dont_know` or `thumbs_down` is the name of a rule with
+            this condition. Other rules have their number as name.
         metric: Id of a metric that the heuristic judge computes for every successful request.
         below: The condition holds if the metric's value is below this number.
         above: The condition holds if the metric's value is above this number.

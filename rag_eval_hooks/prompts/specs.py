@@ -74,7 +74,7 @@ class Spec:
 
     @property
     def text(self) -> Field:
-        """The sample's field that the judge splits into items, or compares with known items."""
+        # The sample's field that the judge splits into items, or compares with given items.
         return self.shows[-1]
 
 

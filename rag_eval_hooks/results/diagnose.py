@@ -127,9 +127,9 @@ def diagnose(
     """Return the rules of `rules.toml` that match at least one sample.
 
     Rules that report a fault come first, sorted by descending share of requests. Rules that report
-    success follow in the same order. The list omits rules that report success if any score comes
-    from a screening judge. The list also omits these rules if over a tenth of the samples have an
-    undefined score.
+    success follow in the same order. If a score has the flag `screening`, the list omits all rules
+    about success. The list also omits these rules if over a tenth of the samples have an undefined
+    score.
 
     Args:
         rows: The results.
