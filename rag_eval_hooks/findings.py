@@ -78,7 +78,7 @@ class Support:
 
     Attributes:
         by_chunk: One flag per chunk, True if the chunk alone supports the claim.
-        together: True if only several chunks together support the claim, and no chunk alone does.
+        together: True if no chunk alone supports the claim, but several chunks together do.
         verdict: The default is `supported` if the chunks support the claim, else `not_stated`.
         quote: The words of a chunk that decided the verdict, or empty.
         probability: The judge's probability in [0, 1] that the claim is supported, or None.

@@ -112,7 +112,7 @@ class NotScored:
         detail: One sentence that explains the cause, without texts of the sample.
         usage: Calls, tokens and cost of the judge, although there is no score.
         undecided: Whether the score is missing because the judge was unsure.
-        explanation: Claims, verdicts and chunk numbers, if known although there is no score.
+        explanation: The known claims, verdicts and chunk numbers. May exist without a score.
     """
 
     cause: Cause

@@ -54,7 +54,7 @@ def documents_in(
 ) -> Lists:
     """Return the lists of documents in `value`. Skip values that are also in `given`.
 
-    Under a key in `keys`, an empty list and a list of texts or mappings also count.
+    If the key of a list is in `keys`, the list may also be empty, or contain texts or mappings.
     """
     return list(_ListSearch(keys, artifacts).lists_in(value, given, _LIST_LEVELS))
 

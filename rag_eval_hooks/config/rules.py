@@ -113,8 +113,8 @@ class TailSettings(BaseModel):
         then: Suites or metric ids to evaluate when the condition holds.
         rate: Inclusion probability of these metrics, 0 to 1. A tail rule never lowers a rate.
         name: Sampling reasons show `tail:<name>`, or `feedback:<name>` for conditions on feedback.
-            By default, the metric's id, `dont_know` or `thumbs_down` is the name of a rule with
-            this condition. Other rules have their number as name.
+            The default name of a rule is its condition: the metric's id, `dont_know` or
+            `thumbs_down`. The default name of any other rule is its position, from 1.
         metric: Id of a metric that the heuristic judge computes for every successful request.
         below: The condition holds if the metric's value is below this number.
         above: The condition holds if the metric's value is above this number.

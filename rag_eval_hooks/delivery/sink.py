@@ -93,7 +93,7 @@ def pause_after(failures: int) -> float:
 
 
 class Destination:
-    """One thread calls `open`, `send` and `close`. Any thread may call `accepts`."""
+    """The same thread calls `open`, `send` and `close`. Any thread may call `accepts`."""
 
     batch_size = 1
     retries = True  # whether each call has a timeout and can be repeated

@@ -31,7 +31,7 @@ class PromptKind(StrEnum):
 
 
 class Unit(StrEnum):
-    """The part of a sample that one element of a model's reply is about."""
+    """The part of a sample to which one element of a model's reply refers."""
 
     WHOLE = "whole"
     SENTENCE = "sentence"

@@ -102,7 +102,7 @@ def _judges(rows: Iterable[Evaluation]) -> dict[str, int]:
 
 
 def as_json(report: ResultReport) -> dict[str, Any]:
-    """Return a report as plain JSON types. A sample id represents each sample."""
+    """Return a report as plain JSON types. The ids of samples replace the samples."""
     first, last = report.times or (None, None)
     plain = {
         "from": first,
