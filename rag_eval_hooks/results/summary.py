@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from operator import attrgetter
-from types import SimpleNamespace
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from rag_eval_hooks.calls import Usage
 from rag_eval_hooks.errors import ConfigError, check_type
@@ -32,7 +31,7 @@ Labels: TypeAlias = Mapping[tuple[str, str], float]
 By: TypeAlias = str | Callable[[Evaluation], object] | None
 
 
-class MetricSummary(SimpleNamespace):
+class MetricSummary:
     def __init__(self, metric: str, column: Sequence[tuple[Evaluation, Outcome]]) -> None:
         scored = [(row, one) for row, one in column if isinstance(one, Score)]
         absent = [one for _, one in column if isinstance(one, NotScored)]
@@ -66,8 +65,12 @@ class MetricSummary(SimpleNamespace):
         # Fewer than ten scores represent over a twentieth of the traffic.
         self.is_rare = rare_variance(list(map(weight_of, drawn))) > 0
 
-    def __reduce__(self) -> Any:
-        return object.__reduce_ex__(self, 2)  # `copy` and `pickle` do not call `__init__`
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({values})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MetricSummary) and vars(self) == vars(other)
 
     @property
     def counts(self) -> dict[str, int]:
